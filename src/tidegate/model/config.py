@@ -1,0 +1,53 @@
+"""Every knob of a running query, validated, with its default. ``api/options.py`` maps the user's options onto it."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class QueryConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """Immutable for the life of a query; shipped to the slots with the graph."""
+
+    parallelism: int = 0
+    """Slots. 0: as many as the cluster has task slots."""
+    max_parallelism: int = 128
+    """Key groups; fixed at the first start of a pipeline."""
+    checkpoint_interval_ms: int = 1_000
+    checkpoint_timeout_ms: int = 300_000
+    """From trigger to the last acknowledgement; ends when storing the manifest starts."""
+    checkpoints_retained: int = 3
+    cleanup_timeout_ms: int = 30_000
+    bounded: bool = False
+    """``trigger(availableNow=True)``: read what is there, then end."""
+    drain: bool = False
+    """``option("atEnd", "drain")``: a final watermark closes all windows at the end."""
+    discovery_interval_ms: int = 250
+    """How often sources look for new input."""
+    idle_timeout_ms: int = 10_000
+    """A source without rows for this long stops holding watermarks back; never in bounded runs."""
+    batch_rows_max: int = 32_768
+    """Most rows a source hands out at once."""
+    channel_batches_max: int = 16
+    channel_bytes_max: int = 16 * 1024 * 1024
+    """Credit per channel, in batches and in bytes, whichever is used up first."""
+    heartbeat_interval_ms: int = 500
+    silence_timeout_ms: int = 8_000
+    """A peer not heard of for this long is gone."""
+    deploy_timeout_ms: int = 120_000
+    restart_delay_min_ms: int = 100
+    restart_delay_max_ms: int = 60_000
+    restart_delay_factor: float = 2.0
+    restart_attempts_max: int = 20
+    """Consecutive restarts without a completed checkpoint between them."""
+    progress_interval_ms: int = 1_000
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.max_parallelism <= 32_768:
+            raise ValueError(f"maxParallelism must be between 1 and 32768, not {self.max_parallelism}")
+        if not 0 <= self.parallelism <= self.max_parallelism:
+            raise ValueError(
+                f"parallelism must be between 1 and maxParallelism ({self.max_parallelism}), not {self.parallelism}"
+            )
+        for name in ("checkpoint_interval_ms", "checkpoint_timeout_ms", "checkpoints_retained", "batch_rows_max"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")

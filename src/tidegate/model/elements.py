@@ -1,0 +1,85 @@
+"""What flows through a channel, in order. Nothing overtakes anything."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeAlias
+
+import polars as pl
+
+from tidegate.model.ids import CheckpointId
+
+WATERMARK_MIN_US = -(1 << 62)
+"""Before any event time: no watermark yet."""
+
+WATERMARK_MAX_US = 1 << 62
+"""After every event time: closes every window (``atEnd=drain``)."""
+
+NO_ORIGIN = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Rows. ``origin`` is the split they were read from, known only between a source and the first exchange."""
+
+    rows: pl.DataFrame
+    origin: int = NO_ORIGIN
+
+    def with_rows(self, rows: pl.DataFrame) -> Batch:
+        return Batch(rows, self.origin)
+
+
+@dataclass(frozen=True, slots=True)
+class Watermark:
+    """No row with an event time before ``at_us`` is expected any more on this channel."""
+
+    at_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """This channel carries no rows for now: ignore it when combining watermarks. A Batch or Watermark makes it active."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceStatus:
+    """Sent by a source into its own chain only: which splits are open, and whether known data is still unread.
+
+    The watermark assigner takes the minimum over the open splits and does not advance while ``holding``.
+    """
+
+    open: frozenset[int]
+    holding: bool
+
+
+class CheckpointKind(Enum):
+    PERIODIC = "periodic"
+    MANUAL = "manual"
+    FINAL = "final"
+    """After all sources ended: its commit makes the last rows visible, then the job is done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Barrier:
+    """Separates the rows of checkpoint ``checkpoint`` from those of the next."""
+
+    checkpoint: CheckpointId
+    kind: CheckpointKind = CheckpointKind.PERIODIC
+
+
+@dataclass(frozen=True, slots=True)
+class CancelCheckpoint:
+    """The checkpoint was given up: stop aligning for it."""
+
+    checkpoint: CheckpointId
+
+
+@dataclass(frozen=True, slots=True)
+class EndOfData:
+    """No more rows will come here. Barriers still may: the final checkpoint runs after the end of all data."""
+
+
+Element: TypeAlias = Batch | Watermark | Idle | SourceStatus | Barrier | CancelCheckpoint | EndOfData
+Output: TypeAlias = Batch | Watermark
+"""What an operator may produce."""

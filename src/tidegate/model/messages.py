@@ -1,0 +1,183 @@
+"""Control messages between the driver and the slots. Delivery is at-least-once, unordered and may be late:
+each one names the attempt, and whoever receives it again ignores it."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+
+from tidegate.model.elements import CheckpointKind
+from tidegate.model.ids import Attempt, ChannelId, CheckpointId, OperatorId, SlotIndex, SubtaskId
+from tidegate.model.snapshot import OperatorSnapshot, PhaseTimes, SplitPosition
+
+
+class ToSlot(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
+    attempt: Attempt
+
+
+class StartSubtasks(ToSlot, tag="start"):
+    """All slots have registered: connect to each other, restore, report SlotReady, run."""
+
+    addresses: tuple[str, ...]
+    """Data endpoint of every slot, by slot index."""
+    restored: tuple[OperatorSnapshot, ...] = ()
+    """All snapshots of the checkpoint restored from, of all subtasks: each operator picks its part."""
+    checkpoint: CheckpointId | None = None
+
+
+class TriggerCheckpoint(ToSlot, tag="trigger"):
+    checkpoint: CheckpointId
+    kind: CheckpointKind
+
+
+class CheckpointCompleted(ToSlot, tag="completed"):
+    """The manifest exists and passed its look. Advisory: may be lost, repeated or late."""
+
+    checkpoint: CheckpointId
+
+
+class CheckpointCommitted(ToSlot, tag="committed"):
+    """Committables up to and including this checkpoint are visible: sinks may forget them. Advisory."""
+
+    checkpoint: CheckpointId
+
+
+class CheckpointAborted(ToSlot, tag="aborted"):
+    checkpoint: CheckpointId
+
+
+class AssignSplits(ToSlot, tag="assign"):
+    operator: OperatorId
+    subtask: SlotIndex
+    sequence: int
+    """Dense per (operator, subtask): a repeated assignment is recognised."""
+    splits: tuple[SplitPosition, ...] = ()
+    unassigned: bool = False
+    """Splits known to the enumerator and given to nobody yet exist: hold the watermark in bounded runs."""
+    no_more: bool = False
+    """Bounded run: when these are read, this subtask has read everything."""
+
+
+class EndAttempt(ToSlot, tag="end"):
+    """Leave now. ``clean``: the job is finished; otherwise the attempt failed, is stopped or fenced."""
+
+    clean: bool
+    reason: str = ""
+
+
+class DriverAlive(ToSlot, tag="alive"):
+    """Heartbeat of the driver."""
+
+
+class FromSlot(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
+    attempt: Attempt
+    slot: SlotIndex
+
+
+class SlotRegistered(FromSlot, tag="registered"):
+    address: str
+    pid: int
+    host: str
+    versions: dict[str, str]
+    """python, tidegate, polars, pyarrow: compared with the driver's."""
+
+
+class SlotReady(FromSlot, tag="ready"):
+    """State is restored, channels are connected: the coordinator may trigger."""
+
+
+class SubtaskAcked(FromSlot, tag="ack"):
+    """The subtask's snapshot is stored, every phase of it."""
+
+    subtask: SubtaskId
+    checkpoint: CheckpointId
+    snapshots: tuple[OperatorSnapshot, ...]
+    times: PhaseTimes
+
+
+class SubtaskDeclined(FromSlot, tag="declined"):
+    subtask: SubtaskId
+    checkpoint: CheckpointId
+    reason: str
+
+
+class SplitsWanted(FromSlot, tag="splits-wanted"):
+    """The reader is about to run dry: assign more. Repeated until answered."""
+
+    operator: OperatorId
+    open: int
+    finished: tuple[int, ...] = ()
+
+
+class SourceExhausted(FromSlot, tag="exhausted"):
+    """Bounded run: this source subtask has emitted its EndOfData. Repeated until the attempt ends."""
+
+    operator: OperatorId
+
+
+class OperatorMetrics(msgspec.Struct, frozen=True, kw_only=True):
+    """Counters of one operator in one subtask since the attempt began."""
+
+    operator: str
+    """Stage and operator as explain() prints them, e.g. ``1 aggregate-0``."""
+    rows_in: int = 0
+    rows_out: int = 0
+    late_rows: int = 0
+    state_rows: int = 0
+    state_bytes: int = 0
+    watermark_us: int | None = None
+    busy_ms: float = 0.0
+    backlog: int = 0
+    """Sources: splits open or queued here; others: batches waiting in the input channels."""
+
+
+class SlotProgress(FromSlot, tag="progress"):
+    metrics: tuple[OperatorMetrics, ...] = ()
+    positions: dict[str, str] = {}
+    """Human-readable source positions, by operator."""
+    idle_sources: tuple[OperatorId, ...] = ()
+    """Sources that have emitted everything they were assigned (processAllAvailable waits for this)."""
+
+
+class SlotFailed(FromSlot, tag="failed"):
+    code: str
+    message: str
+    hint: str = ""
+    operator: str = ""
+    position: str = ""
+    """Where in the input the failing row stands; the same error twice at the same position is terminal."""
+
+
+class SlotLeft(FromSlot, tag="left"):
+    """The slot has closed its threads and sockets after EndAttempt."""
+
+
+class SlotAlive(FromSlot, tag="slot-alive"):
+    """Heartbeat of the slot, sent by a thread of its own."""
+
+
+SlotMessage: TypeAlias = (
+    StartSubtasks
+    | TriggerCheckpoint
+    | CheckpointCompleted
+    | CheckpointCommitted
+    | CheckpointAborted
+    | AssignSplits
+    | EndAttempt
+    | DriverAlive
+)
+DriverMessage: TypeAlias = (
+    SlotRegistered
+    | SlotReady
+    | SubtaskAcked
+    | SubtaskDeclined
+    | SplitsWanted
+    | SourceExhausted
+    | SlotProgress
+    | SlotFailed
+    | SlotLeft
+    | SlotAlive
+)
+
+__all__ = ["ChannelId", "DriverMessage", "SlotMessage"]

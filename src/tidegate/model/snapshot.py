@@ -1,0 +1,98 @@
+"""What a snapshot is made of once it is stored: handles, positions, committables. All of it ends in a manifest."""
+
+from __future__ import annotations
+
+import msgspec
+
+from tidegate.model.ids import CheckpointId, OperatorId, SlotIndex
+
+INLINE_BYTES_MAX = 64 * 1024
+"""State smaller than this travels in the acknowledgement and lives in the manifest: small files are slow everywhere."""
+
+
+class KeyGroupRange(msgspec.Struct, frozen=True, order=True, array_like=True):
+    """Half-open range of key groups."""
+
+    start: int
+    stop: int
+
+    def __contains__(self, group: int) -> bool:
+        return self.start <= group < self.stop
+
+    def intersect(self, other: KeyGroupRange) -> KeyGroupRange | None:
+        start, stop = max(self.start, other.start), min(self.stop, other.stop)
+        return KeyGroupRange(start, stop) if start < stop else None
+
+
+class ChunkHandle(msgspec.Struct, frozen=True, kw_only=True):
+    """Where an immutable chunk of keyed state lies. ``groups`` is the part of it that belongs to this reference."""
+
+    name: str
+    """``<operator>/<attempt>-<subtask>-<checkpoint>-<n>`` under ``state/``; unique, written once."""
+    groups: KeyGroupRange
+    rows: int
+    size_bytes: int
+    checksum: int
+    """CRC-32 of the encoded bytes."""
+    data: bytes | None = None
+    """The encoded bytes themselves when the chunk is inlined (then no file exists)."""
+
+
+class Split(msgspec.Struct, frozen=True, kw_only=True):
+    """A piece of a source's input. ``number`` is dense per source and given once, by the enumerator, at discovery."""
+
+    number: int
+    payload: bytes
+    """What the connector needs to open it; the connector's own msgspec document."""
+
+
+class SplitPosition(msgspec.Struct, frozen=True, kw_only=True):
+    """Position after the last *emitted* record of an open split, never of the last fetched one."""
+
+    split: Split
+    position: bytes | None
+    """The connector's own msgspec document; None: from the beginning."""
+
+
+class SourceProgress(msgspec.Struct, frozen=True, kw_only=True):
+    """What one source subtask had read at the barrier."""
+
+    open: tuple[SplitPosition, ...] = ()
+    finished: tuple[int, ...] = ()
+    """Splits finished since the last checkpoint known to be complete (repeating some is harmless)."""
+
+
+class Committable(msgspec.Struct, frozen=True, kw_only=True):
+    """Output that is durable but not visible. Kept in every manifest until its commit is confirmed."""
+
+    checkpoint: CheckpointId
+    subtask: SlotIndex
+    number: int
+    payload: bytes
+    """The sink's own msgspec document; committing it twice, or late, changes nothing."""
+
+
+class OperatorSnapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """One operator of one subtask at the barrier."""
+
+    operator: OperatorId
+    subtask: SlotIndex
+    chunks: tuple[ChunkHandle, ...] = ()
+    """Keyed state, oldest first: a later chunk overrides an earlier one key by key."""
+    value: bytes = b""
+    """Small state that is not keyed (watermarks, for instance); after a rescale every new subtask sees all of them."""
+    source: SourceProgress | None = None
+    committables: tuple[Committable, ...] = ()
+
+
+class PhaseTimes(msgspec.Struct, frozen=True, kw_only=True):
+    """How long the phases of one subtask's snapshot took, by its own monotonic clock."""
+
+    start_delay_ms: float = 0.0
+    alignment_ms: float = 0.0
+    sync_ms: float = 0.0
+    async_ms: float = 0.0
+    uploaded_bytes: int = 0
+    """Written by this checkpoint (incremental)."""
+    state_bytes: int = 0
+    """All the snapshot refers to."""

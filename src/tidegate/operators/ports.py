@@ -1,0 +1,119 @@
+"""What operators need from connectors. Implemented in ``connectors/`` for real and in ``testing/`` for the simulator."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import polars as pl
+
+from tidegate.model.ids import Attempt, CheckpointId, OperatorId, SlotIndex
+from tidegate.model.snapshot import Committable, Split, SplitPosition
+from tidegate.plan.relational import Scan, Sink
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRows:
+    """A piece of one split, with the columns of ``Scan.schema``, in order, under the plan's names."""
+
+    rows: pl.DataFrame
+    split: int
+
+
+class SplitReader(Protocol):
+    """Reads one open split. Never blocks for longer than about 50 ms of work."""
+
+    def read(self, rows_max: int, now_ms: int) -> pl.DataFrame | None:
+        """The next rows (at most ``rows_max``), or None when there are none right now."""
+        ...
+
+    @property
+    def position(self) -> bytes:
+        """After the last row *returned by read*, whatever was prefetched."""
+        ...
+
+    @property
+    def finished(self) -> bool:
+        """The split has an end and it has been read."""
+        ...
+
+    def describe(self) -> str:
+        """Position for people: ``part-00003.parquet row 12000``."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class SourceConnector(Protocol):
+    """Slot side of a source: opens splits."""
+
+    def open(self, split: Split, position: bytes | None) -> SplitReader: ...
+
+
+class SplitEnumerator(Protocol):
+    """Driver side of a source. Numbers splits densely in discovery order; never forgets one. May do I/O in ``discover``."""
+
+    def discover(self, now_ms: int) -> tuple[Split, ...]:
+        """Splits that are new since the last call."""
+        ...
+
+    def snapshot(self) -> bytes:
+        """Everything discovered so far, in the connector's own document."""
+        ...
+
+    def restore(self, state: bytes, known: tuple[Split, ...]) -> tuple[Split, ...]:
+        """Returns all splits of ``state`` and ``known`` (open ones from reader snapshots); these are not discovered again."""
+        ...
+
+    @property
+    def bounded(self) -> bool:
+        """Discovery will never bring anything new (``availableNow`` after its first round, or a finite source)."""
+        ...
+
+
+class SinkWriter(Protocol):
+    """Slot side of a sink, one per subtask."""
+
+    def write(self, rows: pl.DataFrame) -> None: ...
+
+    def prepare(self, checkpoint: CheckpointId) -> tuple[bytes, ...]:
+        """Make everything written since the last prepare durable but not visible; one payload per committable. Nothing written: none."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Guarantee(Protocol):
+    value: str
+
+
+class SinkConnector(Protocol):
+    """Slot side factory and driver side committer of a sink."""
+
+    guarantee: str
+    """``exactly_once``, ``at_least_once`` or ``idempotent``; stands in the query's description."""
+
+    def writer(self, sink: Sink, attempt: Attempt, subtask: SlotIndex) -> SinkWriter: ...
+
+
+class SinkCommitter(Protocol):
+    """Driver side of a sink: runs only in the JobMaster, from the manifest. Must be safe when repeated, late or racing."""
+
+    def commit(self, committables: tuple[Committable, ...]) -> None:
+        """Make them visible, in checkpoint order. A committable that is already visible is skipped."""
+        ...
+
+    def sweep(self, older_than: Attempt, keep: tuple[Committable, ...]) -> None:
+        """Remove what attempts before ``older_than`` prepared and nobody will commit: never ``keep``, never another pipeline's."""
+        ...
+
+
+class Connectors(Protocol):
+    """How the core finds its connectors."""
+
+    def source(self, scan: Scan) -> SourceConnector: ...
+
+    def sink(self, sink: Sink) -> SinkConnector: ...
+
+
+__all__ = ["OperatorId", "SplitPosition"]

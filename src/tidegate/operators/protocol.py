@@ -1,0 +1,142 @@
+"""What an operator is: the logic of one running subtask. Single-threaded, whole batches, no rows, no I/O of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import polars as pl
+
+from tidegate.model.elements import Batch, Output, SourceStatus
+from tidegate.model.ids import CheckpointId, OperatorId, SlotIndex
+from tidegate.model.snapshot import ChunkHandle, Committable, KeyGroupRange, SourceProgress
+
+
+@dataclass(frozen=True, slots=True)
+class NewChunk:
+    """Rows of keyed state to be stored in the background. ``rows`` never changes again."""
+
+    rows: pl.DataFrame
+    groups: KeyGroupRange
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorState:
+    """An operator at the barrier, by reference. Storing it happens later, so nothing in here may ever change."""
+
+    chunks: tuple[ChunkHandle | NewChunk, ...] = ()
+    """Oldest first. A ChunkHandle is a chunk stored by an earlier checkpoint that is known to be complete."""
+    value: bytes = b""
+    source: SourceProgress | None = None
+    committables: tuple[Committable, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RestoredChunk:
+    """A stored chunk, decoded and cut to the key groups of this subtask."""
+
+    handle: ChunkHandle
+    rows: pl.DataFrame
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """What an operator gets back. ``values`` and ``sources`` hold those of *all* old subtasks: after a rescale there may be more or fewer than now."""
+
+    chunks: tuple[RestoredChunk, ...] = ()
+    values: tuple[bytes, ...] = ()
+    sources: tuple[SourceProgress, ...] = ()
+    committables: tuple[Committable, ...] = ()
+    """Only those this subtask has to carry on (dealt out so that each has exactly one owner)."""
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorContext:
+    """Where an operator runs. ``groups``: the key groups of this subtask."""
+
+    operator: OperatorId
+    subtask: SlotIndex
+    parallelism: int
+    max_parallelism: int
+    groups: KeyGroupRange
+    restored: Restored = field(default_factory=Restored)
+
+
+@dataclass(slots=True)
+class OperatorCounters:
+    """Counted by the operator, read by the loop for progress reports."""
+
+    late_rows: int = 0
+    state_rows: int = 0
+    state_bytes: int = 0
+
+
+class Operator(Protocol):
+    """Generators: the loop may suspend between two outputs to let back-pressure work, never across a barrier."""
+
+    counters: OperatorCounters
+
+    def on_batch(self, batch: Batch) -> Iterator[Output]: ...
+
+    def on_watermark(self, watermark_us: int) -> Iterator[Output]:
+        """Rows the watermark releases; the loop forwards the watermark itself afterwards, as ``output_watermark`` says."""
+        ...
+
+    def output_watermark(self, watermark_us: int) -> int | None:
+        """What a watermark of the input promises about the output; None: this operator makes its own."""
+        ...
+
+    def on_status(self, status: SourceStatus) -> Iterator[Output]:
+        """The source of this chain opened or closed splits."""
+        ...
+
+    def on_end(self) -> Iterator[Output]:
+        """All input has ended. Not a drain: windows close only by a watermark."""
+        ...
+
+    def snapshot(self, checkpoint: CheckpointId) -> OperatorState | None:
+        """State at the barrier; None for stateless operators."""
+        ...
+
+    def on_stored(self, checkpoint: CheckpointId, handles: tuple[ChunkHandle, ...]) -> None:
+        """The chunks of this checkpoint's snapshot lie at ``handles``; use them only once it is complete."""
+        ...
+
+    def on_completed(self, checkpoint: CheckpointId) -> None: ...
+
+    def on_committed(self, checkpoint: CheckpointId) -> None: ...
+
+
+class Stateless:
+    """Base of operators without state: passes watermarks on, ignores the rest."""
+
+    def __init__(self) -> None:
+        self.counters = OperatorCounters()
+
+    def on_batch(self, batch: Batch) -> Iterator[Output]:
+        raise NotImplementedError
+
+    def on_watermark(self, watermark_us: int) -> Iterator[Output]:
+        return iter(())
+
+    def output_watermark(self, watermark_us: int) -> int | None:
+        return watermark_us
+
+    def on_status(self, status: SourceStatus) -> Iterator[Output]:
+        return iter(())
+
+    def on_end(self) -> Iterator[Output]:
+        return iter(())
+
+    def snapshot(self, checkpoint: CheckpointId) -> OperatorState | None:
+        return None
+
+    def on_stored(self, checkpoint: CheckpointId, handles: tuple[ChunkHandle, ...]) -> None:
+        return None
+
+    def on_completed(self, checkpoint: CheckpointId) -> None:
+        return None
+
+    def on_committed(self, checkpoint: CheckpointId) -> None:
+        return None

@@ -1,0 +1,74 @@
+"""The physical shape: stages (chains of operators), edges between them, and how rows choose a channel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from tidegate.model.ids import OperatorId, StageId
+from tidegate.model.types import Schema
+from tidegate.plan.relational import Aggregate, AssignWatermark, Plan, Scan, Sink
+
+
+class Partitioning(Enum):
+    FORWARD = "forward"
+    """To the subtask with the same index, in the same slot."""
+    KEYED = "keyed"
+    """By key group of the key columns."""
+    REBALANCE = "rebalance"
+    """Round robin, whole batches."""
+    BROADCAST = "broadcast"
+    """Every row to every subtask."""
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    number: int
+    source: StageId
+    target: StageId
+    port: int
+    """Which input of the target this is (a union has several)."""
+    partitioning: Partitioning
+    keys: tuple[str, ...]
+    schema: Schema
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A chain of operators without an exchange inside; nodes have ``inputs=()``. One subtask of it runs in every slot.
+
+    A stage starts with a Scan, or reads its input edges (several for a union). It ends in a Sink, or in output edges.
+    """
+
+    id: StageId
+    nodes: tuple[Plan, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class JobGraph:
+    """One pipeline: a connected component of the query. ``parallelism`` subtasks of every stage, one per slot."""
+
+    stages: tuple[Stage, ...]
+    edges: tuple[Edge, ...]
+    parallelism: int
+    max_parallelism: int
+
+    def stage(self, stage: StageId) -> Stage:
+        return self.stages[stage]
+
+    def inputs_of(self, stage: StageId) -> tuple[Edge, ...]:
+        return tuple(edge for edge in self.edges if edge.target == stage)
+
+    def outputs_of(self, stage: StageId) -> tuple[Edge, ...]:
+        return tuple(edge for edge in self.edges if edge.source == stage)
+
+    def scans(self) -> tuple[Scan, ...]:
+        return tuple(node for stage in self.stages for node in stage.nodes if isinstance(node, Scan))
+
+    def sinks(self) -> tuple[Sink, ...]:
+        return tuple(node for stage in self.stages for node in stage.nodes if isinstance(node, Sink))
+
+    def stateful_ids(self) -> tuple[OperatorId, ...]:
+        """Operators that must have an entry in every manifest, sorted."""
+        kinds = (Scan, AssignWatermark, Aggregate, Sink)
+        return tuple(sorted(node.id for stage in self.stages for node in stage.nodes if isinstance(node, kinds)))

@@ -1,0 +1,246 @@
+"""The relational plan: what a query means. Frozen, picklable, engine-neutral; built by ``catalyst/``, tests and the simulator.
+
+Column names are unique in the whole plan (``price#3``); the user's names live in the Sink. A node of a *stage* is the same
+value with ``inputs=()``: the graph of the stages carries the edges instead.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TypeAlias
+
+from tidegate.model.ids import OperatorId
+from tidegate.model.types import DataType, Field, Schema
+from tidegate.plan.expressions import Expression, Named
+
+
+class OutputMode(Enum):
+    APPEND = "append"
+    UPDATE = "update"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scan:
+    """Reads a source. Names of ``schema`` are the plan's; ``columns`` are the source's own names, in the same order."""
+
+    id: OperatorId
+    format: str
+    options: dict[str, str]
+    schema: Schema
+    columns: tuple[str, ...]
+    payload: bytes = b""
+    """Pickled user DataSource for Python data sources; empty for built-in formats. Ours or the user's code, never state."""
+    source_schema: Schema = ()
+    """All columns of the source in its own order and under its own names (``columns`` may be a pruned part)."""
+    inputs: tuple[()] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssignWatermark:
+    """``withWatermark``: watermark = maximum of ``column`` per split, minus ``delay_us``; minimum over the splits."""
+
+    id: OperatorId
+    column: str
+    delay_us: int
+    schema: Schema
+    inputs: tuple[Plan, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filter:
+    condition: Expression
+    schema: Schema
+    inputs: tuple[Plan, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Project:
+    columns: tuple[Named, ...]
+    schema: Schema
+    inputs: tuple[Plan, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expand:
+    """Each row becomes one row per projection (sliding windows, grouping sets)."""
+
+    projections: tuple[tuple[Expression, ...], ...]
+    schema: Schema
+    inputs: tuple[Plan, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateCall:
+    """One aggregate over plain columns of the input. ``function``: Spark's name (``count sum min max avg first …``).
+
+    ``count`` without ``args`` is ``count(*)``. ``filter`` names a boolean column. ``type`` is the result's.
+    """
+
+    name: str
+    function: str
+    args: tuple[str, ...]
+    type: DataType
+    input_types: tuple[DataType, ...] = ()
+    distinct: bool = False
+    filter: str | None = None
+    ansi: bool = True
+    sql: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class EventTimeKey:
+    """The grouping key that carries event time. A group is closed, and a row late, when its end ≤ watermark.
+
+    ``field`` is ``"end"`` when the column is a window struct, None when it is the timestamp itself.
+    """
+
+    column: str
+    field: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Aggregate:
+    """Groups by plain key columns. Append: a group leaves once, when the watermark closes it; update: at every change.
+
+    Output: the keys under their names, then one column per call.
+    """
+
+    id: OperatorId
+    keys: tuple[str, ...]
+    calls: tuple[AggregateCall, ...]
+    event_time: EventTimeKey | None
+    mode: OutputMode
+    schema: Schema
+    input_schema: Schema = ()
+    """Schema of the rows aggregated: kept here because a stage's node has no inputs."""
+    inputs: tuple[Plan, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartialAggregate:
+    """Combines the rows of one batch before the exchange: less traffic, and a hot key costs one row per batch.
+
+    Stateless. Output: the keys, then the accumulator columns of every call (``operators/accumulators.py`` names them).
+    """
+
+    aggregate: Aggregate
+    schema: Schema
+    inputs: tuple[Plan, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Union:
+    """All rows of all inputs; input columns are matched by position to ``schema``."""
+
+    schema: Schema
+    inputs: tuple[Plan, ...] = ()
+
+
+class UdfKind(Enum):
+    PYTHON = "python"
+    PANDAS = "pandas"
+    PANDAS_ITER = "pandas_iter"
+    ARROW = "arrow"
+    ARROW_ITER = "arrow_iter"
+
+
+@dataclass(frozen=True, slots=True)
+class PythonUdf:
+    """A scalar user function. ``command`` is Spark's pickled ``(function, return type)``; ``chained`` UDFs are separate nodes."""
+
+    name: str
+    """Output column."""
+    label: str
+    """The user's name for it."""
+    command: bytes
+    kind: UdfKind
+    args: tuple[Expression, ...]
+    type: DataType
+    keywords: tuple[str | None, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PythonEval:
+    """Appends the results of scalar user functions to the input's columns."""
+
+    udfs: tuple[PythonUdf, ...]
+    schema: Schema
+    zone: str = "UTC"
+    inputs: tuple[Plan, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MapBatches:
+    """``mapInArrow`` / ``mapInPandas``. The function sees the input columns under ``input_names``."""
+
+    kind: UdfKind
+    label: str
+    command: bytes
+    input_names: tuple[str, ...]
+    schema: Schema
+    output_names: tuple[str, ...]
+    zone: str = "UTC"
+    inputs: tuple[Plan, ...] = ()
+
+
+class JoinKind(Enum):
+    INNER = "inner"
+    LEFT = "left"
+    SEMI = "semi"
+    ANTI = "anti"
+    CROSS = "cross"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StaticJoin:
+    """Joins the stream (always the left side here) with rows that Spark computed before the deploy.
+
+    ``table`` is the static side as an Arrow IPC stream with the plan's column names. ``condition``, if any, is evaluated over both sides after
+    the equi-keys matched. LEFT keeps stream rows without a partner.
+    """
+
+    kind: JoinKind
+    stream_keys: tuple[Expression, ...]
+    static_keys: tuple[Expression, ...]
+    null_safe: tuple[bool, ...]
+    condition: Expression | None
+    table: bytes = field(repr=False)
+    static_schema: Schema
+    schema: Schema
+    inputs: tuple[Plan, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sink:
+    """Writes ``columns`` (plan name, public name) with a connector."""
+
+    id: OperatorId
+    format: str
+    options: dict[str, str]
+    columns: tuple[tuple[str, str], ...]
+    schema: Schema
+    """Public names."""
+    mode: OutputMode = OutputMode.APPEND
+    partition_by: tuple[str, ...] = ()
+    payload: bytes = b""
+    """Pickled user code (``foreach``)."""
+    inputs: tuple[Plan, ...] = ()
+
+
+Plan: TypeAlias = (
+    Scan
+    | AssignWatermark
+    | Filter
+    | Project
+    | Expand
+    | Aggregate
+    | PartialAggregate
+    | Union
+    | PythonEval
+    | MapBatches
+    | StaticJoin
+    | Sink
+)
+
+__all__ = ["Field", "Plan"]
