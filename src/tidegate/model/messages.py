@@ -16,7 +16,7 @@ class ToSlot(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
     attempt: Attempt
 
 
-class StartSubtasks(ToSlot, tag="start"):
+class StartSubtasks(ToSlot, frozen=True, tag="start"):
     """All slots have registered: connect to each other, restore, report SlotReady, run."""
 
     addresses: tuple[str, ...]
@@ -26,28 +26,28 @@ class StartSubtasks(ToSlot, tag="start"):
     checkpoint: CheckpointId | None = None
 
 
-class TriggerCheckpoint(ToSlot, tag="trigger"):
+class TriggerCheckpoint(ToSlot, frozen=True, tag="trigger"):
     checkpoint: CheckpointId
     kind: CheckpointKind
 
 
-class CheckpointCompleted(ToSlot, tag="completed"):
+class CheckpointCompleted(ToSlot, frozen=True, tag="completed"):
     """The manifest exists and passed its look. Advisory: may be lost, repeated or late."""
 
     checkpoint: CheckpointId
 
 
-class CheckpointCommitted(ToSlot, tag="committed"):
+class CheckpointCommitted(ToSlot, frozen=True, tag="committed"):
     """Committables up to and including this checkpoint are visible: sinks may forget them. Advisory."""
 
     checkpoint: CheckpointId
 
 
-class CheckpointAborted(ToSlot, tag="aborted"):
+class CheckpointAborted(ToSlot, frozen=True, tag="aborted"):
     checkpoint: CheckpointId
 
 
-class AssignSplits(ToSlot, tag="assign"):
+class AssignSplits(ToSlot, frozen=True, tag="assign"):
     operator: OperatorId
     subtask: SlotIndex
     sequence: int
@@ -59,14 +59,14 @@ class AssignSplits(ToSlot, tag="assign"):
     """Bounded run: when these are read, this subtask has read everything."""
 
 
-class EndAttempt(ToSlot, tag="end"):
+class EndAttempt(ToSlot, frozen=True, tag="end"):
     """Leave now. ``clean``: the job is finished; otherwise the attempt failed, is stopped or fenced."""
 
     clean: bool
     reason: str = ""
 
 
-class DriverAlive(ToSlot, tag="alive"):
+class DriverAlive(ToSlot, frozen=True, tag="alive"):
     """Heartbeat of the driver."""
 
 
@@ -75,7 +75,7 @@ class FromSlot(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
     slot: SlotIndex
 
 
-class SlotRegistered(FromSlot, tag="registered"):
+class SlotRegistered(FromSlot, frozen=True, tag="registered"):
     address: str
     pid: int
     host: str
@@ -83,11 +83,11 @@ class SlotRegistered(FromSlot, tag="registered"):
     """python, tidegate, polars, pyarrow: compared with the driver's."""
 
 
-class SlotReady(FromSlot, tag="ready"):
+class SlotReady(FromSlot, frozen=True, tag="ready"):
     """State is restored, channels are connected: the coordinator may trigger."""
 
 
-class SubtaskAcked(FromSlot, tag="ack"):
+class SubtaskAcked(FromSlot, frozen=True, tag="ack"):
     """The subtask's snapshot is stored, every phase of it."""
 
     subtask: SubtaskId
@@ -96,13 +96,13 @@ class SubtaskAcked(FromSlot, tag="ack"):
     times: PhaseTimes
 
 
-class SubtaskDeclined(FromSlot, tag="declined"):
+class SubtaskDeclined(FromSlot, frozen=True, tag="declined"):
     subtask: SubtaskId
     checkpoint: CheckpointId
     reason: str
 
 
-class SplitsWanted(FromSlot, tag="splits-wanted"):
+class SplitsWanted(FromSlot, frozen=True, tag="splits-wanted"):
     """The reader is about to run dry: assign more. Repeated until answered."""
 
     operator: OperatorId
@@ -110,7 +110,7 @@ class SplitsWanted(FromSlot, tag="splits-wanted"):
     finished: tuple[int, ...] = ()
 
 
-class SourceExhausted(FromSlot, tag="exhausted"):
+class SourceExhausted(FromSlot, frozen=True, tag="exhausted"):
     """Bounded run: this source subtask has emitted its EndOfData. Repeated until the attempt ends."""
 
     operator: OperatorId
@@ -132,7 +132,7 @@ class OperatorMetrics(msgspec.Struct, frozen=True, kw_only=True):
     """Sources: splits open or queued here; others: batches waiting in the input channels."""
 
 
-class SlotProgress(FromSlot, tag="progress"):
+class SlotProgress(FromSlot, frozen=True, tag="progress"):
     metrics: tuple[OperatorMetrics, ...] = ()
     positions: dict[str, str] = {}
     """Human-readable source positions, by operator."""
@@ -140,7 +140,7 @@ class SlotProgress(FromSlot, tag="progress"):
     """Sources that have emitted everything they were assigned (processAllAvailable waits for this)."""
 
 
-class SlotFailed(FromSlot, tag="failed"):
+class SlotFailed(FromSlot, frozen=True, tag="failed"):
     code: str
     message: str
     hint: str = ""
@@ -149,11 +149,11 @@ class SlotFailed(FromSlot, tag="failed"):
     """Where in the input the failing row stands; the same error twice at the same position is terminal."""
 
 
-class SlotLeft(FromSlot, tag="left"):
+class SlotLeft(FromSlot, frozen=True, tag="left"):
     """The slot has closed its threads and sockets after EndAttempt."""
 
 
-class SlotAlive(FromSlot, tag="slot-alive"):
+class SlotAlive(FromSlot, frozen=True, tag="slot-alive"):
     """Heartbeat of the slot, sent by a thread of its own."""
 
 
