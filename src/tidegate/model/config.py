@@ -15,6 +15,8 @@ class QueryConfig(msgspec.Struct, frozen=True, kw_only=True):
     checkpoint_interval_ms: int = 1_000
     checkpoint_timeout_ms: int = 300_000
     """From trigger to the last acknowledgement; ends when storing the manifest starts."""
+    checkpoint_failures_tolerated: int = 3
+    """Checkpoints in a row that may time out or fail to be stored before the attempt is restarted."""
     checkpoints_retained: int = 3
     cleanup_timeout_ms: int = 30_000
     bounded: bool = False

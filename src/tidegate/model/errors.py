@@ -7,6 +7,10 @@ class TidegateError(Exception):
     """Base of everything Tidegate raises on purpose."""
 
     code = "TIDEGATE"
+    operator = ""
+    """Operator it came from, as explain() prints it; set by the loop of a slot."""
+    position = ""
+    """Where in the input the failing row stands; set by the loop of a slot."""
 
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)

@@ -6,19 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
-import polars as pl
-
 from tidegate.model.elements import Batch, Output, SourceStatus
-from tidegate.model.ids import CheckpointId, OperatorId, SlotIndex
+from tidegate.model.ids import Attempt, CheckpointId, OperatorId, SlotIndex
 from tidegate.model.snapshot import ChunkHandle, Committable, KeyGroupRange, SourceProgress
-
-
-@dataclass(frozen=True, slots=True)
-class NewChunk:
-    """Rows of keyed state to be stored in the background. ``rows`` never changes again."""
-
-    rows: pl.DataFrame
-    groups: KeyGroupRange
+from tidegate.state.chunk import NewChunk, RestoredChunk
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,14 +21,6 @@ class OperatorState:
     value: bytes = b""
     source: SourceProgress | None = None
     committables: tuple[Committable, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class RestoredChunk:
-    """A stored chunk, decoded and cut to the key groups of this subtask."""
-
-    handle: ChunkHandle
-    rows: pl.DataFrame
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +44,7 @@ class OperatorContext:
     max_parallelism: int
     groups: KeyGroupRange
     restored: Restored = field(default_factory=Restored)
+    attempt: Attempt = Attempt(0)
 
 
 @dataclass(slots=True)

@@ -139,6 +139,9 @@ class Union:
 
 class UdfKind(Enum):
     PYTHON = "python"
+    """Row by row, results as Spark takes pickled ones: a value of another type becomes null."""
+    PYTHON_ARROW = "python_arrow"
+    """Row by row, results coerced as Arrow does (Spark's Arrow-optimised Python UDFs)."""
     PANDAS = "pandas"
     PANDAS_ITER = "pandas_iter"
     ARROW = "arrow"
@@ -181,6 +184,8 @@ class MapBatches:
     schema: Schema
     output_names: tuple[str, ...]
     zone: str = "UTC"
+    input_schema: Schema = ()
+    """Types of the input columns; empty: read off the rows, where a map looks like an array of entries."""
     inputs: tuple[Plan, ...] = ()
 
 

@@ -1,0 +1,180 @@
+"""Catalyst's expression classes and the plan's function names.
+
+A class that is not listed keeps the SQL name Spark prints for it (``prettyName``), in lower case.
+"""
+
+from __future__ import annotations
+
+from tidegate.catalyst.java import present
+from tidegate.catalyst.tree import Node
+from tidegate.model import types as t
+from tidegate.model.types import DataType
+from tidegate.plan.expressions import Expression, Literal
+
+PREDICATES = {
+    "And": "and",
+    "Or": "or",
+    "Not": "not",
+    "EqualTo": "equalto",
+    "EqualNullSafe": "equalnullsafe",
+    "LessThan": "lessthan",
+    "LessThanOrEqual": "lessthanorequal",
+    "GreaterThan": "greaterthan",
+    "GreaterThanOrEqual": "greaterthanorequal",
+    "In": "in",
+    "IsNull": "isnull",
+    "IsNotNull": "isnotnull",
+    "IsNaN": "isnan",
+    "Contains": "contains",
+    "StartsWith": "startswith",
+    "EndsWith": "endswith",
+    "Like": "like",
+    "RLike": "rlike",
+}
+"""Their result is a boolean: no need to ask the JVM."""
+
+ARITHMETIC = {
+    "Add": "add",
+    "Subtract": "subtract",
+    "Multiply": "multiply",
+    "Remainder": "remainder",
+    "Pmod": "pmod",
+    "UnaryMinus": "negative",
+    "UnaryPositive": "positive",
+    "Abs": "abs",
+}
+"""Their result has the type of the first argument, unless decimals or intervals are involved."""
+
+NAMES = {
+    **PREDICATES,
+    **ARITHMETIC,
+    "Divide": "divide",
+    "IntegralDivide": "div",
+    "Coalesce": "coalesce",
+    "Upper": "upper",
+    "Lower": "lower",
+    "Length": "length",
+    "Substring": "substring",
+    "Concat": "concat",
+    "StringTrim": "trim",
+    "StringTrimLeft": "ltrim",
+    "StringTrimRight": "rtrim",
+    "StringReplace": "replace",
+    "StringSplit": "split",
+    "StringLPad": "lpad",
+    "StringRPad": "rpad",
+    "TruncTimestamp": "date_trunc",
+    "TruncDate": "trunc",
+    "DateFormatClass": "date_format",
+    "GetTimestamp": "to_timestamp",
+    "TimestampAddInterval": "timestampaddinterval",
+    "TimeAdd": "timestampaddinterval",
+    "PreciseTimestampConversion": "precisetimestampconversion",
+    "GetArrayItem": "getarrayitem",
+    "GetMapValue": "getmapvalue",
+    "BitwiseAnd": "bitwiseand",
+    "BitwiseOr": "bitwiseor",
+    "BitwiseXor": "bitwisexor",
+    "BitwiseNot": "bitwisenot",
+}
+
+TRANSPARENT = frozenset(
+    {
+        "Alias",
+        "KnownNullable",
+        "KnownNotNull",
+        "KnownFloatingPointNormalized",
+        "KnownNotContainsNull",
+        # −0.0 and NaN are made canonical where they matter: in the key of a join, a group or an exchange.
+        "NormalizeNaNAndZero",
+    }
+)
+"""Notes to the optimiser: the value is that of the only child."""
+
+_STATIC = {
+    "isLuhnNumber": "luhn_check",
+    "UrlCodec.encode": "url_encode",
+    "UrlCodec.decode": "url_decode",
+    "Base64.encode": "base64",
+    "Encode.encode": "encode",
+    "StringDecode.decode": "decode",
+    "aesEncrypt": "aes_encrypt",
+    "aesDecrypt": "aes_decrypt",
+    "JsonExpressionUtils.lengthOfJsonArray": "json_array_length",
+    "JsonExpressionUtils.jsonObjectKeys": "json_object_keys",
+    "CharVarcharCodegenUtils.charTypeWriteSideCheck": "char_type_write_check",
+    "CharVarcharCodegenUtils.varcharTypeWriteSideCheck": "varchar_type_write_check",
+    "CharVarcharCodegenUtils.readSidePadding": "rpad",
+}
+_EVALUATORS = {
+    "JsonToStructsEvaluator": "from_json",
+    "StructsToJsonEvaluator": "to_json",
+    "SchemaOfJsonEvaluator": "schema_of_json",
+    "GetJsonObjectEvaluator": "get_json_object",
+    "ParseUrlEvaluator": "parse_url",
+    "CsvToStructsEvaluator": "from_csv",
+    "StructsToCsvEvaluator": "to_csv",
+    "ToNumberEvaluator": "to_number",
+}
+
+_TRY = {"add", "subtract", "multiply", "divide", "remainder", "sum", "avg"}
+
+
+def function_name(node: Node) -> str:
+    """The plan's name of the function; ``try_*`` where an overflow or a zero divisor gives null by request."""
+    name = NAMES.get(node.kind) or _invoked(node) or node.facts.name
+    return f"try_{name}" if name in _TRY and node.mode == "TRY" else name
+
+
+def result_type(node: Node, args: tuple[Expression, ...]) -> DataType:
+    """The result's type, without asking the JVM where the class says it."""
+    if node.kind in PREDICATES:
+        return t.BOOLEAN
+    if node.kind in ARITHMETIC and args and args[0].type in (*t.INTEGRAL, *t.FRACTIONAL):
+        return args[0].type
+    return node.type
+
+
+def all_arguments(node: Node, args: tuple[Expression, ...]) -> tuple[Expression, ...]:
+    """Children, and what Catalyst keeps beside them though it changes the meaning."""
+    match node.kind:
+        case "Like" | "ILike":
+            escape = str(node.java.escapeChar())
+            return args if escape == "\\" else (*args, Literal(escape, t.STRING))
+        case "TimestampAdd" | "TimestampDiff":
+            return (Literal(str(node.fields["unit"]).upper(), t.STRING), *args)
+        case "ElementAt":
+            default = present(node.java.defaultValueOutOfBound())
+            return args if default is None else (*args, Literal(str(default.value().toString()), t.STRING))
+        case "Murmur3Hash" | "XxHash64":
+            return (*args, Literal(int(node.java.seed()), t.LONG))
+        case "Invoke":
+            return args[1:]
+        case _:
+            return args
+
+
+def ansi_of(node: Node, session: bool) -> bool:
+    """True where Spark raises on overflow, a zero divisor or a bad value."""
+    if node.kind == "Size":
+        return not node.fields["legacySizeOfNull"]
+    mode = node.mode
+    return session if mode is None else mode == "ANSI"
+
+
+def _invoked(node: Node) -> str | None:
+    """Functions that the optimiser turned into a call of a Java method."""
+    match node.kind:
+        case "StaticInvoke":
+            holder = str(node.fields["staticObject"]).rpartition(".")[2].rstrip("$")
+            method = str(node.fields["functionName"])
+            return _STATIC.get(f"{holder}.{method}") or _STATIC.get(method) or method.lower()
+        case "Invoke":
+            evaluator = node.children[0]
+            holder = str(evaluator.java.dataType().toString())
+            for name, function in _EVALUATORS.items():
+                if name in holder:
+                    return function
+            return str(node.fields["functionName"]).lower()
+        case _:
+            return None

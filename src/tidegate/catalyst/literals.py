@@ -1,0 +1,116 @@
+"""Constants of a query as Python values of the plan."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+from collections.abc import Callable
+from typing import Any
+
+from tidegate.catalyst.java import Java, items
+from tidegate.catalyst.tree import Node
+from tidegate.catalyst.types import from_json
+from tidegate.model import types as t
+from tidegate.model.errors import InvalidQuery
+from tidegate.model.types import DataType
+from tidegate.plan.expressions import Literal, Scalar
+
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+_EPOCH_NTZ = datetime.datetime(1970, 1, 1)
+_EPOCH_DATE = datetime.date(1970, 1, 1)
+
+Evaluate = Callable[[str], Any]
+"""Runs ``SELECT <constant>`` on Spark: the way to read arrays, maps and structs without a call per element."""
+
+
+def literal(node: Node, evaluate: Evaluate) -> Literal:
+    if node.fields["dataType"] == "interval":
+        return _calendar_interval(node)
+    of = from_json(node.fields["dataType"])
+    text = node.fields["value"]
+    if text is None:
+        return Literal(None, of)
+    match of:
+        case t.BOOLEAN:
+            return Literal(text == "true", of)
+        case t.Atomic() if of in t.INTEGRAL:
+            return Literal(int(text), of)
+        case t.Atomic() if of in t.FRACTIONAL:
+            return Literal(float(text), of)
+        case t.STRING:
+            return Literal(str(text), of)
+        case t.Decimal():
+            return Literal(decimal.Decimal(text), of)
+        case t.DAY_TIME_INTERVAL:
+            return Literal(datetime.timedelta(microseconds=int(text)), of)
+        case t.Array() | t.Map() | t.Struct():
+            return Literal(frozen(evaluate(node.java.sql())), of)
+        case _:
+            return Literal(internal_value(node.java.value(), of), of)
+
+
+def internal_value(value: Java, of: DataType) -> Scalar:
+    """A value as Catalyst keeps it (days, microseconds, UTF8String …) as the plan keeps it."""
+    if value is None:
+        return None
+    try:
+        match of:
+            case t.DATE:
+                return _EPOCH_DATE + datetime.timedelta(days=int(value))
+            case t.TIMESTAMP:
+                return _EPOCH + datetime.timedelta(microseconds=int(value))
+            case t.TIMESTAMP_NTZ:
+                return _EPOCH_NTZ + datetime.timedelta(microseconds=int(value))
+            case t.DAY_TIME_INTERVAL:
+                return datetime.timedelta(microseconds=int(value))
+            case t.BINARY:
+                return bytes(value)
+            case t.STRING:
+                return str(value.toString()) if hasattr(value, "toString") else str(value)
+            case t.Decimal():
+                return decimal.Decimal(str(value.toString()))
+            case t.Atomic():
+                return value
+            case _:
+                raise InvalidQuery(
+                    f"a constant of type {t.simple_string(of)} is not supported here",
+                    hint="write it with plain columns, or as a pandas UDF",
+                )
+    except OverflowError:
+        raise InvalidQuery(
+            f"a constant of type {t.simple_string(of)} lies outside the years 1 to 9999", hint="use a date in that range"
+        ) from None
+
+
+def members(node: Node, of: DataType) -> tuple[Literal, ...]:
+    """The constants of an ``InSet``, in an order that does not depend on Scala's hashing."""
+    values = [internal_value(value, of) for value in items(node.java.hset().toSeq())]
+    return tuple(Literal(value, of) for value in sorted(values, key=lambda value: (value is None, repr(value))))
+
+
+def frozen(value: Any) -> Scalar:
+    """A value that Arrow gave to Python, with tuples for lists."""
+    match value:
+        case list() | tuple():
+            if value and isinstance(value[0], tuple):  # Arrow hands out maps as lists of pairs.
+                return tuple({"key": frozen(key), "value": frozen(entry)} for key, entry in value)
+            return tuple(frozen(item) for item in value)
+        case dict():
+            return {name: frozen(item) for name, item in value.items()}
+        case _:
+            return value
+
+
+def _calendar_interval(node: Node) -> Literal:
+    from py4j.java_gateway import get_field
+
+    value = node.java.value()
+    if value is None:
+        return Literal(None, t.DAY_TIME_INTERVAL)
+    months, days, microseconds = (get_field(value, name) for name in ("months", "days", "microseconds"))
+    if months or days:
+        raise InvalidQuery(
+            f"the interval {value.toString()} has days or months, whose length depends on the calendar",
+            hint="write it in hours, or as INTERVAL '1' DAY",
+        )
+    return Literal(datetime.timedelta(microseconds=microseconds), t.DAY_TIME_INTERVAL)

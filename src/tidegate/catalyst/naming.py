@@ -1,0 +1,64 @@
+"""Names that depend on the query alone: Catalyst's own ids differ from session to session."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from tidegate.model.errors import Bug
+from tidegate.model.ids import OperatorId
+from tidegate.model.types import DataType, Field, Schema
+from tidegate.plan.expressions import Column
+from tidegate.plan.relational import Plan
+
+
+@dataclass(slots=True)
+class Names:
+    """Hands out ``price#3`` and ``source-0`` in the order of a bottom-up, left-to-right walk.
+
+    Operators are numbered per kind: a new stateless operator renames no other.
+    """
+
+    _columns: int = 0
+    _operators: Counter[str] = field(default_factory=Counter)
+
+    def column(self, name: str, of: DataType) -> Column:
+        number, self._columns = self._columns, self._columns + 1
+        return Column(f"{name}#{number}", of)
+
+    def operator(self, kind: str) -> OperatorId:
+        number = self._operators[kind]
+        self._operators[kind] += 1
+        return OperatorId(f"{kind}-{number}")
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Which column of the plan an attribute of Catalyst is, for the attributes visible at one operator."""
+
+    columns: Mapping[int, Column]
+
+    def __getitem__(self, expr_id: int) -> Column:
+        try:
+            return self.columns[expr_id]
+        except KeyError:
+            raise Bug(f"the optimised plan refers to an attribute (id {expr_id}) that no operator below it makes") from None
+
+    def plus(self, more: Mapping[int, Column]) -> Scope:
+        return Scope({**self.columns, **more})
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """A converted operator and the attributes it offers to the one above."""
+
+    plan: Plan
+    scope: Scope
+
+
+def fields_of(columns: Iterable[Column], nullable: Mapping[str, bool] | None = None) -> Schema:
+    """The schema of ``columns``, each name once."""
+    known = nullable or {}
+    unique = {column.name: column for column in columns}
+    return tuple(Field(column.name, column.type, known.get(column.name, True)) for column in unique.values())

@@ -1,0 +1,124 @@
+"""The one place that knows how storage keys look. Keys are relative to the checkpoint location, with ``/`` between parts.
+
+::
+
+    pipeline.json                        random pipeline id, max parallelism, plan fingerprint
+    attempts/000008/claim                attempt 8 claims the pipeline
+    attempts/000008/restored             what it restores: (checkpoint, attempt) or nothing
+    state/<operator>/<chunk>             immutable; shared by any number of manifests
+    checkpoints/000042-000007/manifest   exists ⇔ checkpoint 42 of attempt 7 is complete
+    checkpoints/000042-000007/committed  its sink commits are done
+    probe/<random>                       left by the probe of a store, deleted at once
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple, TypeAlias
+
+from tidegate.model.errors import CorruptSnapshot
+from tidegate.model.ids import Attempt, CheckpointId, OperatorId, SlotIndex
+
+PIPELINE_KEY = "pipeline.json"
+ATTEMPTS_PREFIX = "attempts/"
+CHECKPOINTS_PREFIX = "checkpoints/"
+STATE_PREFIX = "state/"
+PROBE_PREFIX = "probe/"
+
+_CLAIM = re.compile(r"attempts/(\d{6,})/claim")
+_RESTORED = re.compile(r"attempts/(\d{6,})/restored")
+_MANIFEST = re.compile(r"checkpoints/(\d{6,})-(\d{6,})/manifest")
+_COMMITTED = re.compile(r"checkpoints/(\d{6,})-(\d{6,})/committed")
+_CHUNK = re.compile(r"state/([^/]+/(\d{6,})-[^/]+)")
+_CHUNK_NAME = re.compile(r"[^/]+/(\d{6,})-\d{5,}-(\d{6,})-\d+")
+_SAFE_PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.=-]*")
+
+
+class ManifestRef(NamedTuple):
+    """A checkpoint and the attempt that took it. Orders by checkpoint first; two attempts may use one number."""
+
+    checkpoint: CheckpointId
+    attempt: Attempt
+
+    def __str__(self) -> str:
+        return f"{self.checkpoint} of attempt {self.attempt}"
+
+
+class ClaimKey(NamedTuple):
+    attempt: Attempt
+
+
+class RestoredKey(NamedTuple):
+    attempt: Attempt
+
+
+class ManifestKey(NamedTuple):
+    ref: ManifestRef
+
+
+class CommittedKey(NamedTuple):
+    ref: ManifestRef
+
+
+class ChunkKey(NamedTuple):
+    name: str
+    attempt: Attempt
+    """The attempt that wrote it."""
+
+
+Key: TypeAlias = ClaimKey | RestoredKey | ManifestKey | CommittedKey | ChunkKey
+
+
+def claim_key(attempt: Attempt) -> str:
+    return f"attempts/{attempt:06d}/claim"
+
+
+def restored_key(attempt: Attempt) -> str:
+    return f"attempts/{attempt:06d}/restored"
+
+
+def manifest_key(ref: ManifestRef) -> str:
+    return f"checkpoints/{ref.checkpoint:06d}-{ref.attempt:06d}/manifest"
+
+
+def committed_key(ref: ManifestRef) -> str:
+    return f"checkpoints/{ref.checkpoint:06d}-{ref.attempt:06d}/committed"
+
+
+def chunk_name(
+    operator: OperatorId, attempt: Attempt, subtask: SlotIndex, checkpoint: CheckpointId, number: int
+) -> str:
+    """The name a slot gives a new chunk. Unique by construction: no other attempt, subtask or checkpoint can form it."""
+    return f"{operator}/{attempt:06d}-{subtask:05d}-{checkpoint:06d}-{number}"
+
+
+def chunk_key(name: str) -> str:
+    """Where the chunk ``name`` lies. A name that would leave the location is refused: manifests are input, too."""
+    parts = name.split("/")
+    if len(parts) != 2 or not all(_SAFE_PART.fullmatch(part) for part in parts):
+        raise CorruptSnapshot(
+            f"a manifest names the chunk {name!r}, which is no chunk of this location",
+            hint="the manifest was not written by Tidegate: restore an older checkpoint",
+        )
+    return STATE_PREFIX + name
+
+
+def chunk_origin(name: str) -> ManifestRef | None:
+    """The checkpoint and attempt that wrote the chunk, from its name; None when the name is not one of ours."""
+    match = _CHUNK_NAME.fullmatch(name)
+    return ManifestRef(CheckpointId(int(match[2])), Attempt(int(match[1]))) if match else None
+
+
+def parse(key: str) -> Key | None:
+    """What a listed key is; None for anything Tidegate did not write (never read, never deleted)."""
+    if match := _CLAIM.fullmatch(key):
+        return ClaimKey(Attempt(int(match[1])))
+    if match := _RESTORED.fullmatch(key):
+        return RestoredKey(Attempt(int(match[1])))
+    if match := _MANIFEST.fullmatch(key):
+        return ManifestKey(ManifestRef(CheckpointId(int(match[1])), Attempt(int(match[2]))))
+    if match := _COMMITTED.fullmatch(key):
+        return CommittedKey(ManifestRef(CheckpointId(int(match[1])), Attempt(int(match[2]))))
+    if match := _CHUNK.fullmatch(key):
+        return ChunkKey(match[1], Attempt(int(match[2])))
+    return None

@@ -1,0 +1,191 @@
+"""The documents of a checkpoint location: immutable, versioned, checked when built and again when decoded.
+
+A document is one header line (``tidegate crc32=9a0b… bytes=123``) and a body. The header is what tells damage from truth.
+``pipeline.json`` alone is plain JSON, for people and other tools.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from typing import TypeVar
+
+import msgspec
+
+from tidegate.checkpoint.layout import PIPELINE_KEY, ManifestRef, chunk_key
+from tidegate.model.elements import CheckpointKind
+from tidegate.model.errors import CorruptSnapshot, InvalidQuery
+from tidegate.model.ids import Attempt, CheckpointId, OperatorId, PipelineId
+from tidegate.model.snapshot import Committable, OperatorSnapshot, SplitPosition
+
+_HEADER = re.compile(rb"tidegate crc32=([0-9a-f]{8}) bytes=(\d{1,15})\n")
+_HEADER_BYTES_MAX = 64
+
+
+class Interval(msgspec.Struct, frozen=True, order=True, array_like=True):
+    """Half-open range of split numbers."""
+
+    start: int
+    stop: int
+
+
+class SourceState(msgspec.Struct, frozen=True, kw_only=True):
+    """How far one source had read. Known to the enumerator − ``done`` − ``open`` = still to be read from the beginning."""
+
+    operator: OperatorId
+    enumerator: bytes = b""
+    """Every split discovered so far, in the connector's own document; empty: none has been discovered."""
+    done: tuple[Interval, ...] = ()
+    """Split numbers read to the end, as disjoint, sorted, non-adjacent ranges."""
+    open: tuple[SplitPosition, ...] = ()
+
+    def __post_init__(self) -> None:
+        stop = -1
+        for interval in self.done:
+            if not stop < interval.start < interval.stop:
+                raise ValueError(f"done ranges of {self.operator} are not disjoint, sorted and apart: {self.done}")
+            stop = interval.stop
+        numbers = [position.split.number for position in self.open]
+        if len(set(numbers)) != len(numbers):
+            raise ValueError(f"a split of {self.operator} is open twice: {sorted(numbers)}")
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True, tag_field="format", tag="manifest/1"):
+    """What a checkpoint is: once this object exists, the checkpoint is complete."""
+
+    pipeline: PipelineId
+    checkpoint: CheckpointId
+    attempt: Attempt
+    parent: tuple[CheckpointId, Attempt] | None = None
+    """The completed checkpoint before this one in the lineage; None for the first."""
+    kind: CheckpointKind = CheckpointKind.PERIODIC
+    max_parallelism: int
+    parallelism: int = 1
+    operators: tuple[OperatorSnapshot, ...] = ()
+    """Every stateful operator of every subtask, sorted by operator and subtask; source progress is in ``sources``."""
+    sources: tuple[SourceState, ...] = ()
+
+    def __post_init__(self) -> None:
+        # Runs when we build one to write and again when one is decoded: both sides check.
+        if self.checkpoint < 1 or self.attempt < 1:
+            raise ValueError(f"checkpoint and attempt count from 1, not {self.checkpoint} and {self.attempt}")
+        if self.parent is not None and self.parent[0] >= self.checkpoint:
+            raise ValueError(f"parent {self.parent[0]} is not older than {self.checkpoint}")
+        if not 1 <= self.parallelism <= self.max_parallelism:
+            raise ValueError(f"parallelism {self.parallelism} is not within 1 … {self.max_parallelism}")
+        entries = [(snapshot.operator, snapshot.subtask) for snapshot in self.operators]
+        if entries != sorted(set(entries)):
+            raise ValueError("operator entries are not sorted or not unique")
+
+    @property
+    def ref(self) -> ManifestRef:
+        return ManifestRef(self.checkpoint, self.attempt)
+
+    @property
+    def parent_ref(self) -> ManifestRef | None:
+        return None if self.parent is None else ManifestRef(*self.parent)
+
+    def chunk_keys(self) -> frozenset[str]:
+        """Keys of every stored chunk this checkpoint needs; inlined chunks have none."""
+        return frozenset(
+            chunk_key(chunk.name) for entry in self.operators for chunk in entry.chunks if chunk.data is None
+        )
+
+    def committables(self) -> tuple[tuple[OperatorId, tuple[Committable, ...]], ...]:
+        """All unconfirmed output by sink, each in checkpoint order: the order in which it must become visible."""
+        by_sink: dict[OperatorId, set[Committable]] = {}
+        for entry in self.operators:
+            if entry.committables:
+                by_sink.setdefault(entry.operator, set()).update(entry.committables)
+        return tuple((sink, tuple(sorted(by_sink[sink], key=_commit_order))) for sink in sorted(by_sink))
+
+
+def _commit_order(committable: Committable) -> tuple[int, int, int, bytes]:
+    return committable.checkpoint, committable.subtask, committable.number, committable.payload
+
+
+class Claim(msgspec.Struct, frozen=True, kw_only=True, tag_field="format", tag="claim/1"):
+    """``process`` is random per driver: whoever reads it back learns whether the claim is its own."""
+
+    attempt: Attempt
+    process: str
+
+
+class Restored(msgspec.Struct, frozen=True, kw_only=True, tag_field="format", tag="restored/1"):
+    """What an attempt starts from. Its existence makes all other branches dead."""
+
+    attempt: Attempt
+    checkpoint: tuple[CheckpointId, Attempt] | None = None
+
+    @property
+    def ref(self) -> ManifestRef | None:
+        return None if self.checkpoint is None else ManifestRef(*self.checkpoint)
+
+
+class Committed(msgspec.Struct, frozen=True, kw_only=True, tag_field="format", tag="committed/1"):
+    """All sinks have confirmed everything the manifest carries. Its absence proves nothing."""
+
+    checkpoint: CheckpointId
+    attempt: Attempt
+
+
+class PipelineDocument(msgspec.Struct, frozen=True, kw_only=True, tag_field="format", tag="pipeline/1"):
+    """Made at the first start, the same for ever."""
+
+    pipeline: PipelineId
+    max_parallelism: int
+    fingerprint: str = ""
+    """Of the plan of the first start; informational: what must fit is checked operator by operator."""
+
+
+Document = TypeVar("Document", Manifest, Claim, Restored, Committed)
+
+
+def encode(document: Manifest | Claim | Restored | Committed) -> bytes:
+    body = msgspec.msgpack.encode(document)
+    return b"tidegate crc32=%08x bytes=%d\n%b" % (zlib.crc32(body), len(body), body)
+
+
+def decode(kind: type[Document], key: str, data: bytes) -> Document:
+    """The document stored at ``key``. Raises ``CorruptSnapshot``, naming the key, for anything but an intact one."""
+    header = _HEADER.match(data[:_HEADER_BYTES_MAX])
+    if header is None:
+        raise _corrupt(key, "its header is not one of Tidegate's")
+    body = data[header.end() :]
+    if len(body) != int(header[2]):
+        raise _corrupt(key, f"it should hold {int(header[2])} bytes and holds {len(body)}")
+    if zlib.crc32(body) != int(header[1], 16):
+        raise _corrupt(key, "its checksum does not match its content")
+    try:
+        return msgspec.msgpack.decode(body, type=kind)
+    except (msgspec.ValidationError, msgspec.DecodeError) as error:
+        raise _corrupt(key, f"it cannot be understood: {error}") from error
+
+
+def encode_pipeline(document: PipelineDocument) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
+
+
+def decode_pipeline(data: bytes) -> PipelineDocument:
+    try:
+        return msgspec.json.decode(data, type=PipelineDocument)
+    except (msgspec.ValidationError, msgspec.DecodeError) as error:
+        raise _corrupt(PIPELINE_KEY, f"it cannot be understood: {error}") from error
+
+
+def agree(stored: PipelineDocument, wanted: PipelineDocument, location: str) -> PipelineDocument:
+    """The identity a start goes on with. Raises ``InvalidQuery`` when this start cannot continue the stored pipeline."""
+    if stored.max_parallelism != wanted.max_parallelism:
+        raise InvalidQuery(
+            f"{location} was made with maxParallelism {stored.max_parallelism}; "
+            f"this start asks for {wanted.max_parallelism}",
+            hint=f'keep .option("maxParallelism", {stored.max_parallelism}), or start at a new checkpointLocation',
+        )
+    return stored
+
+
+def _corrupt(key: str, why: str) -> CorruptSnapshot:
+    return CorruptSnapshot(
+        f"{key} is damaged: {why}",
+        hint="restore the file from a copy, or start from an older checkpoint",
+    )

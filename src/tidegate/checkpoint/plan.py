@@ -1,0 +1,92 @@
+"""What the coordinator of one pipeline knows from the beginning and what never changes while it lives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tidegate.model.config import QueryConfig
+from tidegate.model.ids import OperatorId, PipelineId, SlotIndex, StageId, SubtaskId
+from tidegate.plan.graph import JobGraph
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The rules of publication, each with a switch. Only tests turn one off, to see the harm that it prevents."""
+
+    look_before_effects: bool = True
+    """1: write, then look for the next claim, then touch the outside."""
+    lineage: bool = True
+    """2: only manifests of the newest attempt that wrote ``restored``, or the one it names, may be restored."""
+    unknown_is_unknown: bool = True
+    """3: an unanswered write is resolved only by seeing the file."""
+    committables_are_state: bool = True
+    """4: a manifest carries every committable that is not confirmed."""
+    late_is_harmless: bool = True
+    """5: aborts and deletes touch only what is older than what was written before the look."""
+    fall_back_with_proof: bool = True
+    """6: an older checkpoint is restored only past ones that cannot have been committed."""
+    no_ping_pong: bool = True
+    """7: an automatic restart claims exactly the number after its own."""
+    retention_by_reference: bool = True
+    """9: nothing is deleted that a restorable manifest or an in-flight checkpoint names."""
+
+
+RULE_SWITCHES: dict[int, str] = {
+    1: "look_before_effects",
+    2: "lineage",
+    3: "unknown_is_unknown",
+    4: "committables_are_state",
+    5: "late_is_harmless",
+    6: "fall_back_with_proof",
+    7: "no_ping_pong",
+    9: "retention_by_reference",
+}
+"""Rule 8 is about savepoints: its switch arrives with them."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointPlan:
+    """The shape of the pipeline as far as checkpoints are concerned; independent of attempts."""
+
+    pipeline: PipelineId
+    parallelism: int
+    subtasks: tuple[SubtaskId, ...]
+    """Every subtask acknowledges every checkpoint; sorted."""
+    sources: tuple[OperatorId, ...]
+    """Each has one reader in every slot; sorted."""
+    stateful: tuple[OperatorId, ...]
+    """Operators that have an entry in every manifest; sorted."""
+    sinks: tuple[OperatorId, ...]
+    upstream: tuple[tuple[StageId, tuple[StageId, ...]], ...] = ()
+    """Stages a stage reads from: tells a subtask that is late from one that waits for a late one."""
+    config: QueryConfig = field(default_factory=QueryConfig)
+    rules: Rules = field(default_factory=Rules)
+
+    def __post_init__(self) -> None:
+        if not self.subtasks:
+            raise ValueError("a pipeline has at least one subtask")
+        for name in ("subtasks", "sources", "stateful", "sinks"):
+            values = getattr(self, name)
+            if list(values) != sorted(set(values)):
+                raise ValueError(f"{name} are not sorted or not unique: {values}")
+
+    @property
+    def slots(self) -> tuple[SlotIndex, ...]:
+        return tuple(SlotIndex(index) for index in range(self.parallelism))
+
+
+def plan_of(graph: JobGraph, pipeline: PipelineId, config: QueryConfig) -> CheckpointPlan:
+    """The coordinator's view of a job graph."""
+    slots = [SlotIndex(index) for index in range(graph.parallelism)]
+    return CheckpointPlan(
+        pipeline=pipeline,
+        parallelism=graph.parallelism,
+        subtasks=tuple(sorted(SubtaskId(stage.id, slot) for stage in graph.stages for slot in slots)),
+        sources=tuple(sorted(scan.id for scan in graph.scans())),
+        stateful=graph.stateful_ids(),
+        sinks=tuple(sorted(sink.id for sink in graph.sinks())),
+        upstream=tuple(
+            (stage.id, tuple(sorted({edge.source for edge in graph.inputs_of(stage.id)}))) for stage in graph.stages
+        ),
+        config=config,
+    )

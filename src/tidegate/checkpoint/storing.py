@@ -1,0 +1,137 @@
+"""The storage half of a coordinator's shell: one storage effect against a store becomes the event that answers it.
+
+Blocking, like the store it is given: the driver runs it on a thread, the simulator at a simulated moment. Nothing here
+decides anything; it only tells apart *made*, *was there* and *unknown*, which rule 3 rests on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from tidegate.checkpoint.effects import (
+    Delete,
+    ListLocation,
+    LookForClaim,
+    MarkCommitted,
+    StoreManifest,
+    WriteClaim,
+    WriteRestored,
+)
+from tidegate.checkpoint.events import (
+    ClaimRefused,
+    ClaimUnknown,
+    ClaimWritten,
+    CleanupDone,
+    CommittedMarked,
+    Event,
+    Failure,
+    ListingFailed,
+    LocationListed,
+    LookAnswered,
+    LookFailed,
+    ManifestRefused,
+    ManifestStored,
+    ManifestUnknown,
+    RestoredRefused,
+    RestoredUnknown,
+    RestoredWritten,
+)
+from tidegate.checkpoint.layout import claim_key, committed_key, manifest_key, restored_key
+from tidegate.checkpoint.manifest import Claim, Committed, Restored, decode, encode
+from tidegate.checkpoint.ports import BlobStore, Created
+from tidegate.checkpoint.recovery import facts_from
+from tidegate.model.errors import TidegateError, Unavailable
+from tidegate.model.ids import Attempt
+
+StorageEffect: TypeAlias = (
+    WriteClaim | ListLocation | WriteRestored | LookForClaim | StoreManifest | MarkCommitted | Delete
+)
+
+
+def perform(effect: StorageEffect, store: BlobStore, now_ms: Callable[[], int]) -> Event:
+    """Do what ``effect`` says and report it. An outcome the store cannot tell is reported as unknown, never guessed."""
+    match effect:
+        case WriteClaim():
+            return _claim(effect, store, now_ms)
+        case WriteRestored():
+            return _restored(effect, store, now_ms)
+        case ListLocation(attempt):
+            try:
+                return LocationListed(now_ms(), attempt, facts_from(store.list(""), store.read))
+            except TidegateError as error:
+                return ListingFailed(now_ms(), attempt, failure_of(error))
+        case LookForClaim(attempt, about):
+            try:
+                newer = store.read(claim_key(Attempt(attempt + 1))) is not None
+            except Unavailable:
+                return LookFailed(now_ms(), attempt, about)
+            return LookAnswered(now_ms(), attempt, about, newer)
+        case StoreManifest():
+            return _manifest(effect, store, now_ms)
+        case MarkCommitted(ref):
+            try:
+                store.create(committed_key(ref), encode(Committed(checkpoint=ref.checkpoint, attempt=ref.attempt)))
+            except TidegateError:
+                # The marker is for people: its absence proves nothing, so nothing waits for it.
+                return CommittedMarked(now_ms(), ref)
+            return CommittedMarked(now_ms(), ref)
+        case Delete():
+            return _delete(effect, store, now_ms)
+
+
+def failure_of(error: TidegateError) -> Failure:
+    return Failure(error.code, error.message, error.hint, retryable=isinstance(error, Unavailable))
+
+
+def _claim(effect: WriteClaim, store: BlobStore, now_ms: Callable[[], int]) -> Event:
+    key = claim_key(effect.attempt)
+    try:
+        made = store.create(key, encode(Claim(attempt=effect.attempt, process=effect.process)))
+        if isinstance(made, Created):
+            return ClaimWritten(now_ms(), effect.attempt)
+        found = store.read(key)
+    except Unavailable:
+        return ClaimUnknown(now_ms(), effect.attempt)
+    if found is None:
+        return ClaimUnknown(now_ms(), effect.attempt)
+    return ClaimRefused(now_ms(), effect.attempt, decode(Claim, key, found).process)
+
+
+def _restored(effect: WriteRestored, store: BlobStore, now_ms: Callable[[], int]) -> Event:
+    key = restored_key(effect.attempt)
+    try:
+        made = store.create(key, encode(effect.restored))
+        if isinstance(made, Created):
+            return RestoredWritten(now_ms(), effect.attempt)
+        found = store.read(key)
+    except Unavailable:
+        return RestoredUnknown(now_ms(), effect.attempt)
+    if found is None:
+        return RestoredUnknown(now_ms(), effect.attempt)
+    return RestoredRefused(now_ms(), effect.attempt, decode(Restored, key, found))
+
+
+def _manifest(effect: StoreManifest, store: BlobStore, now_ms: Callable[[], int]) -> Event:
+    ref = effect.manifest.ref
+    key, data = manifest_key(ref), encode(effect.manifest)
+    try:
+        made = store.create(key, data)
+        if isinstance(made, Created):
+            return ManifestStored(now_ms(), ref)
+        return ManifestRefused(now_ms(), ref, ours=store.read(key) == data)
+    except Unavailable:
+        return ManifestUnknown(now_ms(), ref)
+
+
+def _delete(effect: Delete, store: BlobStore, now_ms: Callable[[], int]) -> Event:
+    deadline_ms = now_ms() + effect.timeout_ms
+    undeletable: list[tuple[str, str]] = []
+    for index, key in enumerate(effect.keys):
+        if now_ms() >= deadline_ms:
+            return CleanupDone(now_ms(), effect.attempt, tuple(undeletable), effect.keys[index:])
+        try:
+            store.delete(key)
+        except TidegateError as error:
+            undeletable.append((key, error.message))
+    return CleanupDone(now_ms(), effect.attempt, tuple(undeletable))

@@ -1,0 +1,37 @@
+"""When a checkpoint starts: on the interval, on request, or because all input has ended. Pure, on a monotonic clock."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from tidegate.model.elements import CheckpointKind
+
+
+@dataclass(frozen=True, slots=True)
+class Trigger:
+    """``due_ms``: when the next periodic checkpoint starts. ``requests``: people waiting for one that starts after they asked."""
+
+    due_ms: int
+    requests: tuple[str, ...] = ()
+
+    def requested(self, token: str) -> Trigger:
+        return self if token in self.requests else replace(self, requests=(*self.requests, token))
+
+    def kind_due(self, now_ms: int, interval_ms: int, *, all_exhausted: bool) -> CheckpointKind | None:
+        """What should start now, if anything may. The final one answers every request as well."""
+        if all_exhausted:
+            return CheckpointKind.FINAL
+        if self.requests:
+            return CheckpointKind.MANUAL
+        # A clock that steps back must not stall the trigger: nothing is ever due later than one interval from now.
+        return CheckpointKind.PERIODIC if now_ms >= self.due_ms or self.due_ms > now_ms + interval_ms else None
+
+    def triggered(self, now_ms: int, interval_ms: int) -> Trigger:
+        """A checkpoint started: it answers all requests so far, and all missed ticks collapse into it."""
+        on_grid_ms = self.due_ms + interval_ms
+        return Trigger(on_grid_ms if now_ms < on_grid_ms <= now_ms + interval_ms else now_ms + interval_ms)
+
+
+def at_start(now_ms: int, interval_ms: int, requests: tuple[str, ...], *, restored: bool) -> Trigger:
+    """After a restore the first checkpoint follows at once: the sooner it completes, the less a second failure replays."""
+    return Trigger(now_ms if restored else now_ms + interval_ms, requests)

@@ -1,0 +1,144 @@
+"""Options of the file sources, with Spark's names, defaults and meaning. What would change results and is not built is refused."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from urllib.parse import unquote, urlsplit
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from tidegate.connectors.options import Options
+from tidegate.model.errors import InvalidQuery
+from tidegate.plan.relational import Scan
+
+SOURCE_FORMATS = ("parquet", "json", "csv", "text")
+
+_TEXT_ONLY_DEFAULT = "only Spark's default is built: leave it out, or convert the column in the query"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileSourceConfig:
+    """What a file source was asked to read, and how to understand it."""
+
+    format: str
+    path: str
+    """Local path; may contain ``* ? [] {}``."""
+    recursive: bool = False
+    name_filter: str | None = None
+    """``pathGlobFilter``: matched against the file's name alone."""
+    fail_fast: bool = False
+    """A malformed record ends the query (FAILFAST); otherwise what cannot be understood is null (PERMISSIVE)."""
+    zone: str = "UTC"
+    """Zone of timestamps written without one."""
+    header: bool = False
+    separator: str = ","
+    quote: str = '"'
+    """Empty: quotes mean nothing."""
+    escape: str = "\\"
+    null_value: str = ""
+
+
+def parse_source(scan: Scan, *, warn: bool = False) -> FileSourceConfig:
+    """Validates the options of ``scan``. ``warn``: also report options that nobody knows (once, on the driver)."""
+    options = Options(scan.options, f"{scan.format} source")
+    path = local_path(options.required("path", "load(path) names the directory to watch"), options.what)
+    options.ignore("maxFilesPerTrigger", "maxBytesPerTrigger", "maxFileAge", "inferSchema", "mergeSchema", "maxColumns")
+    options.ignore("maxCachedFiles", "discardCachedInputRatio", "enforceSchema", "samplingRatio", "prefersDecimal")
+    options.refuse("latestFirst", hint="files are read in the order they were written; leave the option out")
+    options.refuse("cleanSource", "sourceArchiveDir", hint="source files are never touched; remove them outside of the query")
+    options.refuse("fileNameOnly", "basePath", "modifiedBefore", "modifiedAfter", hint="narrow the path instead")
+    options.refuse("ignoreCorruptFiles", "ignoreMissingFiles", hint="a file that cannot be read ends the query; repair it")
+    config = FileSourceConfig(
+        format=scan.format,
+        path=path,
+        recursive=options.flag("recursiveFileLookup"),
+        name_filter=options.text("pathGlobFilter"),
+        zone=_zone(options),
+    )
+    match scan.format:
+        case "json":
+            config = _parse_json(options, config)
+        case "csv":
+            config = _parse_csv(options, config)
+        case "text":
+            _refuse_other_lines(options)
+            options.refuse("wholetext", hint="only one row per line is built")
+        case _:
+            options.refuse("datetimeRebaseMode", "int96RebaseMode", hint="dates before 1582 are read as written")
+    if warn:
+        options.warn_unknown()
+    return config
+
+
+def local_path(path: str, what: str) -> str:
+    """A plain path, or a ``file:`` URI as Spark writes them (``file:/x`` and ``file:///x``)."""
+    scheme, mark, _ = path.partition(":")
+    if not mark or "/" in scheme or len(scheme) < 2:
+        return path
+    if scheme.lower() != "file":
+        raise InvalidQuery(
+            f"the {what} cannot reach {path!r}: only local paths and file:// are built",
+            hint="copy the files to a directory that every executor mounts",
+        )
+    return unquote(urlsplit(path).path)
+
+
+def _mode(options: Options) -> bool:
+    mode = (options.text("mode", "PERMISSIVE") or "PERMISSIVE").upper()
+    if mode not in ("PERMISSIVE", "FAILFAST"):
+        raise options.invalid("mode", mode, "PERMISSIVE or FAILFAST (filter malformed rows in the query instead of dropping them)")
+    options.refuse("columnNameOfCorruptRecord", hint="malformed records become nulls; keep the raw line with format text")
+    return mode == "FAILFAST"
+
+
+def _refuse_other_lines(options: Options) -> None:
+    options.refuse("lineSep", "multiLine", hint="one record per line, ended by a newline, is what is read")
+    encoding = options.text("encoding") or options.text("charset") or "UTF-8"
+    if encoding.upper().replace("-", "") != "UTF8":
+        raise options.invalid("encoding", encoding, "UTF-8")
+
+
+def _refuse_formats(options: Options) -> None:
+    options.refuse("dateFormat", "timestampFormat", "timestampNTZFormat", "locale", hint=_TEXT_ONLY_DEFAULT)
+
+
+def _parse_json(options: Options, config: FileSourceConfig) -> FileSourceConfig:
+    _refuse_other_lines(options)
+    _refuse_formats(options)
+    options.refuse(
+        "primitivesAsString", "allowComments", "allowUnquotedFieldNames", "allowSingleQuotes", "allowNumericLeadingZeros",
+        "allowBackslashEscapingAnyCharacter", "allowUnquotedControlChars", "allowNonNumericNumbers", "dropFieldIfAllNull",
+        hint="the files must hold plain JSON, one object per line",
+    )  # fmt: skip
+    return replace(config, fail_fast=_mode(options))
+
+
+def _parse_csv(options: Options, config: FileSourceConfig) -> FileSourceConfig:
+    _refuse_other_lines(options)
+    _refuse_formats(options)
+    options.refuse(
+        "comment", "ignoreLeadingWhiteSpace", "ignoreTrailingWhiteSpace", "nanValue", "positiveInf", "negativeInf",
+        "emptyValue", "charToEscapeQuoteEscaping", "unescapedQuoteHandling", "maxCharsPerColumn",
+        hint="only Spark's default is built: leave it out, or clean the column in the query",
+    )  # fmt: skip
+    separator = options.character("sep", options.character("delimiter", ","))
+    if not separator:
+        raise options.invalid("sep", separator, "one ASCII character")
+    return _replace(
+        config,
+        fail_fast=_mode(options),
+        header=options.flag("header"),
+        separator=separator,
+        quote=options.character("quote", '"').replace("\0", ""),
+        escape=options.character("escape", "\\"),
+        null_value=options.text("nullValue", "") or "",
+    )
+
+
+def _zone(options: Options) -> str:
+    zone = options.text("timeZone", "UTC") or "UTC"
+    try:
+        ZoneInfo(zone)
+    except (ZoneInfoNotFoundError, ValueError):
+        raise options.invalid("timeZone", zone, "a region such as Europe/Berlin, or UTC") from None
+    return zone
+

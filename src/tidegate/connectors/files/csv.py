@@ -1,0 +1,127 @@
+"""CSV lines as Spark understands them. Quotes never span lines; columns go by position, a header line is only skipped."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import polars as pl
+
+from tidegate.connectors.files.config import FileSourceConfig
+from tidegate.connectors.files.parquet import corrupt
+from tidegate.connectors.files.records import ParseLines
+from tidegate.connectors.text_values import from_text
+from tidegate.model import types as t
+from tidegate.model.errors import DataError, InvalidQuery
+
+
+def csv_parser(config: FileSourceConfig, stored: tuple[t.Field, ...], wanted: tuple[str, ...]) -> ParseLines:
+    """``stored`` are all columns of a line, in order; ``wanted`` those of the query."""
+    kinds = {field.name: field.type for field in stored}
+    for name in wanted:
+        if not isinstance(kinds[name], t.Atomic | t.Decimal) or kinds[name] == t.DAY_TIME_INTERVAL:
+            raise InvalidQuery(
+                f"column {name!r} of the csv source is a {t.simple_string(kinds[name])}, which CSV cannot hold",
+                hint="declare it as string and parse it in the query",
+            )
+    values = [from_text(pl.col(name), kinds[name], config.zone).alias(name) for name in wanted]
+    lines = _CsvLines(config, tuple(kinds))
+
+    def parse(block: bytes, first: bool, where: str) -> pl.DataFrame:
+        texts = lines.split(block, first, where)
+        rows = texts.select(values) if values else texts.select(pl.all().head(texts.height))
+        if config.fail_fast:
+            _refuse_misfits(texts, rows, where)
+        return rows
+
+    return parse
+
+
+class _CsvLines:
+    """Splits lines into text columns. The common case, in which quotes are simple or absent, is left to Polars."""
+
+    def __init__(self, config: FileSourceConfig, names: tuple[str, ...]) -> None:
+        self._config = config
+        self._names = names
+        separator, quote, escape = (re.escape(c.encode()) for c in (config.separator, config.quote, config.escape))
+        if not config.quote:
+            self._tricky = None
+        elif config.quote == config.escape:
+            self._tricky = re.compile(rb"[^%b%b\n]%b" % (separator, quote, quote) + rb"(?!%b|%b|\n)" % (separator, quote))
+        else:
+            inside = rb"[^%b\n]%b[^%b\n]" % (separator, quote, separator)
+            self._tricky = re.compile(rb"|".join([inside, *([escape] if config.escape else [])]))
+        q, e, s = (re.escape(c) for c in (config.quote, config.escape, config.separator))
+        body = f"(?:[^{q}]|{q}{q})*" if config.quote == config.escape else f"(?:[^{q}{e}]|{e}.)*" if e else f"[^{q}]*"
+        self._quoted = re.compile(f"{q}({body}){q}(?={s}|$)") if q else None
+        self._unescape = re.compile(f"{e}([{q}{e}])") if q and e else None
+
+    def split(self, block: bytes, first: bool, where: str) -> pl.DataFrame:
+        if first and self._config.header:
+            block = re.sub(rb"\A(?:[ \t]*\n)*[^\n]*\n", b"", block, count=1)
+        block = re.sub(rb"(?m)^[ \t]*\n", b"", block) if re.search(rb"(?:\A|\n)[ \t]*\n", block) else block
+        if not block:
+            return pl.DataFrame(schema=dict.fromkeys(self._names, pl.String))
+        frame = self._split_slowly(block) if self._is_tricky(block) else self._split_fast(block, where)
+        null = self._config.null_value
+        return frame.with_columns(pl.when(pl.col(pl.String) != null).then(pl.col(pl.String)))
+
+    def _is_tricky(self, block: bytes) -> bool:
+        """Lines on which Spark's parser and the standard differ: escapes, stray quotes, quotes that stay open."""
+        quote = self._config.quote
+        if self._tricky is None or quote.encode() not in block:
+            return False
+        if self._tricky.search(block):
+            return True
+        buffer = np.frombuffer(block, dtype=np.uint8)
+        starts = np.concatenate([[0], np.flatnonzero(buffer == ord("\n"))[:-1] + 1])
+        return bool((np.add.reduceat((buffer == ord(quote)).astype(np.int64), starts) % 2).any())
+
+    def _split_fast(self, block: bytes, where: str) -> pl.DataFrame:
+        try:
+            return pl.read_csv(
+                block,
+                has_header=False,
+                separator=self._config.separator,
+                quote_char=self._config.quote or None,
+                schema=dict.fromkeys(self._names, pl.String),
+                truncate_ragged_lines=True,
+                encoding="utf8-lossy",
+                n_threads=1,
+            )
+        except pl.exceptions.PolarsError as error:
+            raise corrupt(f"the CSV lines after {where}", error) from error
+
+    def _split_slowly(self, block: bytes) -> pl.DataFrame:
+        """Line by line: slower, but exactly Spark's rules for escapes and for quotes in odd places."""
+        width = len(self._names)
+        rows = [self._fields(line)[:width] for line in block.decode("utf-8", errors="replace").split("\n")[:-1]]
+        columns = zip(*(row + [None] * (width - len(row)) for row in rows), strict=True)
+        return pl.DataFrame(
+            {name: pl.Series(name, column, dtype=pl.String) for name, column in zip(self._names, columns, strict=True)}
+        )
+
+    def _fields(self, line: str) -> list[str | None]:
+        separator, fields, at = self._config.separator, [], 0
+        while True:
+            quoted = self._quoted.match(line, at) if self._quoted else None
+            if quoted:
+                fields.append(self._unescape.sub(r"\1", quoted[1]) if self._unescape else quoted[1])
+                end = quoted.end()
+            else:
+                end = line.find(separator, at)
+                end = len(line) if end < 0 else end
+                fields.append(line[at:end] or None)
+            if end >= len(line):
+                return fields
+            at = end + 1
+
+
+def _refuse_misfits(texts: pl.DataFrame, rows: pl.DataFrame, where: str) -> None:
+    for name in rows.columns:
+        bad = texts.filter(texts[name].is_not_null() & rows[name].is_null())
+        if bad.height:
+            raise DataError(
+                f"{bad[name][0]!r} in the CSV lines after {where} is no {rows.schema[name]} (column {name!r})",
+                hint="correct the file, or set mode to PERMISSIVE to read such values as null",
+            )

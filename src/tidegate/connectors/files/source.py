@@ -1,0 +1,94 @@
+"""The slot side of the file sources: opens a discovered file with the reader of its format."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+
+from tidegate.connectors.files.config import FileSourceConfig, parse_source
+from tidegate.connectors.files.csv import csv_parser
+from tidegate.connectors.files.parquet import ParquetReader
+from tidegate.connectors.files.partitions import partition_values
+from tidegate.connectors.files.records import LineReader, ParseLines, json_parser, text_parser
+from tidegate.connectors.files.splits import FileSplit, decode_split
+from tidegate.connectors.rows import RowShape
+from tidegate.connectors.text_values import from_text
+from tidegate.model.errors import DataError, Unavailable
+from tidegate.model.snapshot import Split
+from tidegate.model.types import Field, Schema, simple_string
+from tidegate.operators.ports import SplitReader
+from tidegate.plan.relational import Scan
+
+
+class FileSource:
+    """Files are read whole and never again; the schema given by the user wins over what the files say."""
+
+    def __init__(self, scan: Scan) -> None:
+        self._scan = scan
+        self._config: FileSourceConfig = parse_source(scan)
+        self._shape = RowShape(scan)
+
+    def open(self, split: Split, position: bytes | None) -> SplitReader:
+        file = decode_split(split.payload)
+        try:
+            self._check_unchanged(file)
+            return self._reader(file, position)
+        except FileNotFoundError as error:
+            raise Unavailable(
+                f"the source file {file.path} was deleted before it was read",
+                hint="put it back, or start from a new checkpoint location; source files must stay until they are read",
+            ) from error
+        except PermissionError as error:
+            raise Unavailable(
+                f"may not read the source file {file.path}", hint="give the user that runs the executors read permission"
+            ) from error
+
+    def _reader(self, file: FileSplit, position: bytes | None) -> SplitReader:
+        constants = self._path_columns(file.path)
+        match self._config.format:
+            case "parquet":
+                return ParquetReader(file, self._shape, constants, position)
+            case _:
+                return LineReader(file, self._shape, constants, self._parser(constants), position)
+
+    def _parser(self, constants: dict[str, pl.Series]) -> ParseLines:
+        stored = tuple(field for field in self._source_fields if field.name not in constants)
+        wanted = tuple(name for name in self._scan.columns if name not in constants)
+        match self._config.format:
+            case "csv":
+                return csv_parser(self._config, stored, wanted)
+            case "json":
+                return json_parser(self._config, tuple(field for field in stored if field.name in wanted))
+            case _:
+                return text_parser(stored[0].name)
+
+    @property
+    def _source_fields(self) -> Schema:
+        """All columns of the source; a plan built by hand may name only those it reads."""
+        named = zip(self._scan.columns, self._scan.schema, strict=True)
+        return self._scan.source_schema or tuple(Field(name, field.type) for name, field in named)
+
+    def _path_columns(self, path: str) -> dict[str, pl.Series]:
+        """Partition columns of the schema, with the one value that the file's directories give each of them."""
+        kinds = {field.name: field.type for field in self._source_fields}
+        columns: dict[str, pl.Series] = {}
+        for name, text in partition_values(path).items():
+            if name not in kinds:
+                continue
+            raw = pl.Series(name, [text], dtype=pl.String)
+            columns[name] = raw.to_frame().select(from_text(pl.col(name), kinds[name], self._config.zone)).to_series()
+            if text is not None and columns[name][0] is None:
+                raise DataError(
+                    f"directory {name}={text} of {path} is no {simple_string(kinds[name])}",
+                    hint=f"declare {name} as string, or rename the directory",
+                )
+        return columns
+
+    def _check_unchanged(self, file: FileSplit) -> None:
+        size_bytes = Path(file.path).stat().st_size
+        if size_bytes != file.size_bytes:
+            raise DataError(
+                f"the source file {file.path} was changed after it was discovered: {file.size_bytes} bytes then, {size_bytes} now",
+                hint="write files elsewhere and move them in when they are complete; never append to or replace them",
+            )

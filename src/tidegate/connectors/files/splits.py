@@ -1,0 +1,51 @@
+"""What the file source stores: splits, positions and the enumerator's memory. Documents of this package alone, versioned by tag."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+
+import msgspec
+
+SEGMENT_SIZE = 1_024
+"""Files per sealed segment: a segment is compressed once, so a snapshot costs what is new, not what is known."""
+
+
+class FileSplit(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="file/1"):
+    """One whole file. ``size_bytes`` tells a file that was rewritten under us from the one that was discovered."""
+
+    path: str
+    size_bytes: int
+
+
+class ParquetPosition(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="parquet/1"):
+    """The next row: ``row`` of row group ``group``."""
+
+    group: int
+    row: int
+
+
+class LinePosition(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="line/1"):
+    """The next line starts at byte ``offset`` (of the decompressed text); ``row`` lines came before it."""
+
+    offset: int
+    row: int
+
+
+class KnownFiles(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="known-files/1"):
+    """All files discovered, in the order of their split numbers: compressed segments, then the newest ones."""
+
+    segments: tuple[bytes, ...] = ()
+    newest: tuple[FileSplit, ...] = ()
+
+
+def seal(files: Sequence[FileSplit]) -> bytes:
+    return zlib.compress(msgspec.msgpack.encode(files), level=1)
+
+
+def unseal(segment: bytes) -> list[FileSplit]:
+    return msgspec.msgpack.decode(zlib.decompress(segment), type=list[FileSplit])
+
+
+def decode_split(payload: bytes) -> FileSplit:
+    return msgspec.msgpack.decode(payload, type=FileSplit)

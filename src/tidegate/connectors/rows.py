@@ -1,0 +1,57 @@
+"""From a connector's frame to the rows of a Scan: the plan's names, order and types, whatever the source delivered."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from tidegate.model.errors import DataError
+from tidegate.model.types import Schema, simple_string
+from tidegate.operators.columns import polars_type
+from tidegate.plan.relational import Scan
+
+
+class RowShape:
+    """Casts and renames frames with source columns into rows of ``scan``. Built once per reader."""
+
+    def __init__(self, scan: Scan) -> None:
+        self.columns = scan.columns
+        self._plan_names = tuple(field.name for field in scan.schema)
+        self._types = tuple(polars_type(field.type) for field in scan.schema)
+        self._schema = scan.schema
+        self.empty = pl.DataFrame(schema=dict(zip(self._plan_names, self._types, strict=True)))
+
+    def rows(self, frame: pl.DataFrame, where: str) -> pl.DataFrame:
+        """``frame`` holds some of the source's columns under the source's names; a missing one is null."""
+        expressions = [
+            self._conformed(frame, source, plan, kind)
+            for source, plan, kind in zip(self.columns, self._plan_names, self._types, strict=True)
+        ]
+        if not expressions:  # count(*): rows without columns still count.
+            return frame.select()
+        try:
+            return frame.select(expressions)
+        except pl.exceptions.PolarsError as error:
+            raise DataError(
+                f"{where} does not fit the schema {_shown(self.columns, self._schema)}: {error}",
+                hint="correct the schema given to readStream, or the data",
+            ) from error
+
+    def _conformed(self, frame: pl.DataFrame, source: str, plan: str, kind: pl.DataType) -> pl.Expr:
+        found = frame.schema.get(source)
+        if found is None:
+            # A scalar literal alone would make one row: repeat it for every row of the frame.
+            return pl.repeat(None, frame.height, dtype=kind).alias(plan)
+        column = pl.col(source)
+        if found == kind:
+            return column.alias(plan)
+        if isinstance(found, pl.Datetime) and isinstance(kind, pl.Datetime):
+            column = column.cast(pl.Datetime("us", found.time_zone))
+            if found.time_zone is None:
+                column = column.dt.replace_time_zone(kind.time_zone)
+            elif kind.time_zone is not None:
+                column = column.dt.convert_time_zone(kind.time_zone)
+        return column.cast(kind).alias(plan)
+
+
+def _shown(columns: tuple[str, ...], schema: Schema) -> str:
+    return ", ".join(f"{name} {simple_string(field.type)}" for name, field in zip(columns, schema, strict=True))

@@ -1,0 +1,99 @@
+"""Choices: an argument's errors count only for the rows that evaluate it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+
+import polars as pl
+
+from tidegate.model import types as t
+from tidegate.operators.columns import polars_type
+from tidegate.operators.expressions.compiled import Built, Compiled, Guard
+from tidegate.operators.expressions.registry import arity, branching, function, takes
+from tidegate.plan.expressions import Call
+
+_MANY = 10_000
+
+
+def choose(
+    branches: Sequence[tuple[Compiled, Compiled]], otherwise: Compiled | None, dtype: pl.DataType
+) -> Compiled:
+    """CASE WHEN: the first condition that is true decides; a null condition does not."""
+    guards: list[Guard] = []
+    open_rows: pl.Expr | None = None  # rows no earlier branch has taken; None: all
+    chain: pl.expr.whenthen.Then | pl.expr.whenthen.ChainedThen | None = None
+    for condition, value in branches:
+        taken = condition.value.fill_null(False)
+        guards += condition.guards if open_rows is None else condition.guards_if(open_rows)
+        guards += value.guards_if(taken if open_rows is None else open_rows & taken)
+        open_rows = ~taken if open_rows is None else open_rows & ~taken
+        chain = pl.when(condition.value).then(value.value) if chain is None else chain.when(condition.value).then(value.value)
+    last = Compiled(pl.lit(None, dtype=dtype)) if otherwise is None else otherwise
+    if chain is None or open_rows is None:
+        return last
+    guards += last.guards_if(open_rows)
+    return Compiled(chain.otherwise(last.value), tuple(guards))
+
+
+@branching("if", supports=arity(3))
+def if_(call: Call, args: Sequence[Compiled]) -> Compiled:
+    return choose([(args[0], args[1])], args[2], polars_type(call.type))
+
+
+@branching("casewhen", "when", "case", supports=arity(2, _MANY))
+def case_when(call: Call, args: Sequence[Compiled]) -> Compiled:
+    """Conditions and values in turn, then the ELSE value if their number is odd."""
+    pairs = list(zip(args[0::2], args[1::2], strict=False))
+    return choose(pairs, args[-1] if len(args) % 2 else None, polars_type(call.type))
+
+
+@branching("coalesce", "nvl", "ifnull", supports=arity(1, _MANY))
+def coalesce(call: Call, args: Sequence[Compiled]) -> Compiled:
+    guards: list[Guard] = list(args[0].guards)
+    missing = args[0].value.is_null()
+    for arg in args[1:]:
+        guards += arg.guards_if(missing)
+        missing = missing & arg.value.is_null()
+    return Compiled(pl.coalesce(arg.value for arg in args), tuple(guards))
+
+
+@branching("nvl2", supports=arity(3))
+def nvl2(call: Call, args: Sequence[Compiled]) -> Compiled:
+    present = Compiled(args[0].value.is_not_null(), args[0].guards)
+    return choose([(present, args[1])], args[2], polars_type(call.type))
+
+
+@function("nullif", supports=arity(2), null_skips=False)
+def null_if(call: Call, left: pl.Expr, right: pl.Expr) -> Built:
+    return pl.when(left == right).then(None).otherwise(left)
+
+
+@branching("nanvl", supports=arity(2, also=takes(*t.FRACTIONAL)))
+def nanvl(call: Call, args: Sequence[Compiled]) -> Compiled:
+    unusable = Compiled(args[0].value.is_nan(), args[0].guards)
+    return choose([(unusable, args[1])], Compiled(args[0].value), polars_type(call.type))
+
+
+def _ordered(call: Call) -> str | None:
+    if any(isinstance(arg.type, t.Map | t.Struct | t.Array) for arg in call.args):
+        return f"{call.function} over arrays, maps and structs is not supported"
+    return None
+
+
+@function("greatest", supports=arity(2, _MANY, also=_ordered), null_skips=False)
+def greatest(call: Call, *values: pl.Expr) -> Built:
+    """Skips nulls; NaN is greater than any number."""
+    return reduce(lambda best, value: pl.when(best.is_null() | (value > best)).then(value).otherwise(best), values)
+
+
+@function("least", supports=arity(2, _MANY, also=_ordered), null_skips=False)
+def least(call: Call, *values: pl.Expr) -> Built:
+    return reduce(lambda best, value: pl.when(best.is_null() | (value < best)).then(value).otherwise(best), values)
+
+
+@function("normalizenanandzero", supports=takes(*t.FRACTIONAL))
+def normalize_nan_and_zero(call: Call, child: pl.Expr) -> Built:
+    """One zero and one NaN, so that keys that are equal are also the same bytes."""
+    nan = pl.lit(float("nan"), dtype=polars_type(call.type))
+    return pl.when(child == 0).then(pl.lit(0.0, dtype=polars_type(call.type))).when(child.is_nan()).then(nan).otherwise(child)

@@ -1,0 +1,47 @@
+"""The end of a stream: rows become durable at the barrier and visible after the commit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import polars as pl
+
+from tidegate.model.elements import Batch, Output
+from tidegate.model.ids import CheckpointId
+from tidegate.model.snapshot import Committable
+from tidegate.operators.ports import SinkConnector
+from tidegate.operators.protocol import OperatorContext, OperatorState, Stateless
+from tidegate.plan.relational import Sink
+
+
+class SinkOperator(Stateless):
+    """Keeps every prepared committable, restored ones included, until its commit is confirmed.
+
+    A checkpoint that fails takes nothing with it: what it prepared is part of the next snapshot as well.
+    """
+
+    def __init__(self, node: Sink, context: OperatorContext, connector: SinkConnector) -> None:
+        super().__init__()
+        self._subtask = context.subtask
+        self._columns = [pl.col(name).alias(public) for name, public in node.columns]
+        self._writer = connector.writer(node, context.attempt, context.subtask)
+        self._committables = context.restored.committables
+
+    def on_batch(self, batch: Batch) -> Iterator[Output]:
+        if batch.rows.height:
+            self._writer.write(batch.rows.select(self._columns))
+        return iter(())
+
+    def snapshot(self, checkpoint: CheckpointId) -> OperatorState:
+        prepared = tuple(
+            Committable(checkpoint=checkpoint, subtask=self._subtask, number=number, payload=payload)
+            for number, payload in enumerate(self._writer.prepare(checkpoint))
+        )
+        self._committables += prepared
+        return OperatorState(committables=self._committables)
+
+    def on_committed(self, checkpoint: CheckpointId) -> None:
+        self._committables = tuple(c for c in self._committables if c.checkpoint > checkpoint)
+
+    def close(self) -> None:
+        self._writer.close()

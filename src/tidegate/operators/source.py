@@ -1,0 +1,259 @@
+"""The head of a stream: opens the splits it is given, reads them in turn, and knows where it stands."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import msgspec
+
+from tidegate.model.config import QueryConfig
+from tidegate.model.elements import (
+    WATERMARK_MAX_US,
+    Batch,
+    EndOfData,
+    Idle,
+    Output,
+    SourceStatus,
+    Watermark,
+)
+from tidegate.model.ids import CheckpointId
+from tidegate.model.messages import AssignSplits
+from tidegate.model.snapshot import SourceProgress, Split, SplitPosition
+from tidegate.operators.ports import SourceConnector, SplitReader
+from tidegate.operators.protocol import OperatorContext, OperatorState, Stateless
+from tidegate.plan.relational import Scan
+
+SPLITS_AHEAD = 2
+"""More splits are asked for when fewer than this are open: the next one is here when the last one ends."""
+
+ASK_AGAIN_MS = 500.0
+"""An unanswered question is repeated after this long."""
+
+POLL_MAX_MS = 5.0
+"""Readers without rows are asked again at the latest after this long."""
+
+FromSource: TypeAlias = Batch | Watermark | Idle | SourceStatus | EndOfData
+
+
+class Idleness(msgspec.Struct, frozen=True, kw_only=True, tag_field="format", tag="source-idleness/1"):
+    """Which splits brought no rows at the barrier, and whether the whole subtask counted as idle."""
+
+    splits: tuple[int, ...] = ()
+    idle: bool = False
+
+
+@dataclass(slots=True)
+class _OpenSplit:
+    split: Split
+    start: bytes | None
+    active_ms: float
+    """When it last brought rows; -inf: idle since before the restore."""
+    reader: SplitReader | None = None
+    emitted: bool = False
+
+    @property
+    def position(self) -> bytes | None:
+        return self.reader.position if self.reader is not None and self.emitted else self.start
+
+
+class SourceOperator(Stateless):
+    """Reads splits round robin, one batch per poll. The loop feeds what ``poll`` returns through the rest of the chain
+    before it polls or snapshots again: so the readers' positions are those of the last *emitted* rows."""
+
+    def __init__(
+        self, node: Scan, context: OperatorContext, connector: SourceConnector, config: QueryConfig, now_ms: float = 0.0
+    ) -> None:
+        super().__init__()
+        self.id = node.id
+        self._connector = connector
+        self._config = config
+        self._open: deque[_OpenSplit] = deque()
+        self._known: set[int] = set()
+        self._finished: dict[int, CheckpointId | None] = {}
+        """Finished split → first checkpoint that reported it."""
+        self._assignments_seen = 0
+        self._early: dict[int, AssignSplits] = {}
+        self._ask_at_ms = now_ms
+        self._answered = False
+        self._unassigned = False
+        self._no_more = False
+        self._status: SourceStatus | None = None
+        self._idle = False
+        self._active_ms = now_ms
+        self._poll_at_ms = now_ms
+        self._poll_delay_ms = 1.0
+        self._polled_ms = now_ms
+        self.exhausted = False
+        """EndOfData has been emitted."""
+        restored = [msgspec.msgpack.decode(value, type=Idleness) for value in context.restored.values]
+        self._restored_idle_splits = frozenset(split for one in restored for split in one.splits)
+        self._restored_idle = any(one.idle for one in restored)
+
+    def assign(self, message: AssignSplits, now_ms: float) -> None:
+        """Takes assignments in the order of their numbers, each once, however they are delivered."""
+        if message.sequence < self._assignments_seen:
+            return
+        self._early[message.sequence] = message
+        while (following := self._early.pop(self._assignments_seen, None)) is not None:
+            self._assignments_seen += 1
+            self._accept(following, now_ms)
+
+    def _accept(self, message: AssignSplits, now_ms: float) -> None:
+        for position in message.splits:
+            number = position.split.number
+            if number in self._known:
+                continue
+            self._known.add(number)
+            active_ms = float("-inf") if number in self._restored_idle_splits else now_ms
+            self._open.append(_OpenSplit(position.split, position.position, active_ms))
+        self._answered = True
+        self._unassigned = message.unassigned
+        self._no_more |= message.no_more
+        self._ask_at_ms = now_ms if message.splits else now_ms + self._config.discovery_interval_ms
+        self._poll_at_ms = now_ms
+        if self._restored_idle and not self._unassigned:
+            self._active_ms = float("-inf")
+
+    def wants_splits(self, now_ms: float) -> bool:
+        """True when it is time to ask the enumerator, for the first time or again; counts as asking."""
+        if self._no_more or len(self._open) >= SPLITS_AHEAD or now_ms < self._ask_at_ms:
+            return False
+        self._ask_at_ms = now_ms + ASK_AGAIN_MS
+        return True
+
+    @property
+    def open_splits(self) -> int:
+        return len(self._open)
+
+    @property
+    def finished_splits(self) -> tuple[int, ...]:
+        return tuple(sorted(self._finished))
+
+    @property
+    def drained(self) -> bool:
+        """Everything assigned so far has been emitted."""
+        return self._answered and not self._unassigned and (not self._open or self._poll_delay_ms > 1.0)
+
+    def ready(self, now_ms: float) -> bool:
+        return not self.exhausted and now_ms >= self._poll_at_ms
+
+    @property
+    def next_wakeup_ms(self) -> float:
+        asking = not self._no_more and len(self._open) < SPLITS_AHEAD
+        polling = float("inf") if self.exhausted else self._poll_at_ms
+        return min(self._ask_at_ms if asking else float("inf"), polling)
+
+    def poll(self, rows_max: int, now_ms: float) -> tuple[FromSource, ...]:
+        """The next rows and what changed around them, in order. Empty: nothing for now, see ``next_wakeup_ms``."""
+        if self.exhausted:
+            return ()
+        self._polled_ms = now_ms
+        batch = self._read(rows_max, now_ms)
+        before = self._report_status(now_ms)
+        if batch is not None:
+            self._idle = False
+            self._active_ms = now_ms
+            self._poll_at_ms, self._poll_delay_ms = now_ms, 1.0
+            return (*before, batch, *self._end_if_over(now_ms))
+        end = self._end_if_over(now_ms)
+        if end:
+            return (*before, *end)
+        self._poll_at_ms = now_ms + self._poll_delay_ms
+        self._poll_delay_ms = min(self._poll_delay_ms * 2, POLL_MAX_MS)
+        if not self._idle and self._is_idle(now_ms):
+            self._idle = True
+            return (*before, Idle())
+        return before
+
+    def _read(self, rows_max: int, now_ms: float) -> Batch | None:
+        """Rows of the first open split that has some. A split that ends with them stays open until they are out."""
+        for _ in range(len(self._open)):
+            current = self._open[0]
+            if current.reader is None:
+                current.reader = self._connector.open(current.split, current.start)
+            if current.reader.finished:
+                self._close_split(current)
+                continue
+            rows = current.reader.read(rows_max, int(now_ms))
+            current.emitted = True
+            self._open.rotate(-1)
+            if rows is not None and rows.height:
+                current.active_ms = now_ms
+                return Batch(rows, current.split.number)
+            if current.reader.finished:
+                self._open.rotate(1)
+                self._close_split(current)
+        return None
+
+    def _close_split(self, current: _OpenSplit) -> None:
+        assert self._open[0] is current
+        self._open.popleft()
+        self._finished[current.split.number] = None
+        if current.reader is not None:
+            current.reader.close()
+
+    def _report_status(self, now_ms: float) -> tuple[SourceStatus, ...]:
+        """Idle splits are left out: they hold no watermark back. Nothing is idle in a bounded run."""
+        active = frozenset(one.split.number for one in self._open if not self._is_idle_since(one.active_ms, now_ms))
+        status = SourceStatus(active, not self._answered or (self._config.bounded and self._unassigned))
+        if status == self._status:
+            return ()
+        self._status = status
+        return (status,)
+
+    def _is_idle(self, now_ms: float) -> bool:
+        return self._is_idle_since(self._active_ms, now_ms) and all(
+            self._is_idle_since(one.active_ms, now_ms) for one in self._open
+        )
+
+    def _is_idle_since(self, active_ms: float, now_ms: float) -> bool:
+        return not self._config.bounded and now_ms - active_ms >= self._config.idle_timeout_ms
+
+    def _end_if_over(self, now_ms: float) -> tuple[FromSource, ...]:
+        while self._open and (reader := self._open[0].reader) is not None and reader.finished:
+            # Its rows are in the batch being returned; the snapshot cannot come between the two.
+            self._close_split(self._open[0])
+        if not self._no_more or self._open:
+            return ()
+        self.exhausted = True
+        status = self._report_status(now_ms)
+        last = (Watermark(WATERMARK_MAX_US),) if self._config.drain else ()
+        return (*status, *last, EndOfData())
+
+    def describe(self) -> str:
+        """Where it stands, for people: the split read last, and how many more are open."""
+        last = next((one.reader for one in reversed(self._open) if one.reader is not None), None)
+        if last is None:
+            return ""
+        return last.describe() + (f" (and {len(self._open) - 1} more)" if len(self._open) > 1 else "")
+
+    def on_batch(self, batch: Batch) -> Iterator[Output]:
+        raise NotImplementedError("a source has no input")
+
+    def snapshot(self, checkpoint: CheckpointId) -> OperatorState:
+        for number, reported in self._finished.items():
+            if reported is None:
+                self._finished[number] = checkpoint
+        progress = SourceProgress(
+            open=tuple(SplitPosition(split=one.split, position=one.position) for one in self._open),
+            finished=self.finished_splits,
+        )
+        quiet = tuple(
+            sorted(one.split.number for one in self._open if self._is_idle_since(one.active_ms, self._polled_ms))
+        )
+        return OperatorState(source=progress, value=msgspec.msgpack.encode(Idleness(splits=quiet, idle=self._idle)))
+
+    def on_completed(self, checkpoint: CheckpointId) -> None:
+        self._finished = {
+            number: reported
+            for number, reported in self._finished.items()
+            if reported is None or reported > checkpoint
+        }
+
+    def close(self) -> None:
+        for one in self._open:
+            if one.reader is not None:
+                one.reader.close()

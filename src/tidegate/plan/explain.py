@@ -1,0 +1,190 @@
+"""The text of a plan, as ``query.explain()`` prints it: what the query means, then how it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from tidegate.model.ids import OperatorId
+from tidegate.model.types import Schema, simple_string
+from tidegate.plan.expressions import Call, Case, Cast, Column, Expression, FieldOf, Literal, MakeStruct
+from tidegate.plan.graph import Edge, JobGraph, Partitioning, Stage
+from tidegate.plan.relational import (
+    Aggregate,
+    AggregateCall,
+    AssignWatermark,
+    Expand,
+    Filter,
+    MapBatches,
+    PartialAggregate,
+    Plan,
+    Project,
+    PythonEval,
+    Scan,
+    Sink,
+    StaticJoin,
+    Union,
+)
+
+_SECRET_WORDS = ("password", "secret", "token", "credential", "key")
+_TEXT_MAX = 160
+
+
+def explain(plan: Sink, graph: JobGraph, guarantees: Mapping[OperatorId, str] | None = None) -> str:
+    """Plan, stages, channels and parallelism. ``guarantees``: what each sink's connector promises, by operator id."""
+    promised = guarantees or {}
+    return "\n".join(("== Plan ==", *_tree(plan, promised), "", *_physical(graph, promised)))
+
+
+def explain_graph(graph: JobGraph, guarantees: Mapping[OperatorId, str] | None = None) -> str:
+    """Only how it runs."""
+    return "\n".join(_physical(graph, guarantees or {}))
+
+
+def label(node: Plan) -> str:
+    """Short and stable: how metrics and errors name an operator."""
+    match node:
+        case Scan(id=name) | AssignWatermark(id=name) | Aggregate(id=name) | Sink(id=name):
+            return name
+        case PartialAggregate(aggregate=aggregate):
+            return f"partial {aggregate.id}"
+        case PythonEval(udfs=udfs):
+            return f"python({', '.join(udf.label for udf in udfs)})"
+        case MapBatches(label=name):
+            return f"map({name})"
+        case StaticJoin(kind=kind):
+            return f"static {kind.value} join"
+        case Filter() | Project() | Expand() | Union():
+            return type(node).__name__.lower()
+
+
+def _tree(root: Plan, guarantees: Mapping[OperatorId, str], depth: int = 0) -> Iterator[str]:
+    yield f"{'   ' * (depth - 1) + '+- ' if depth else ''}{describe(root, guarantees)}"
+    for child in root.inputs:
+        yield from _tree(child, guarantees, depth + 1)
+
+
+def _physical(graph: JobGraph, guarantees: Mapping[OperatorId, str]) -> Iterator[str]:
+    subtasks = graph.parallelism * len(graph.stages)
+    yield (
+        f"== Stages == parallelism {graph.parallelism}, key groups {graph.max_parallelism}, "
+        f"{_count(len(graph.stages), 'stage')}, {_count(subtasks, 'subtask')}, "
+        f"{_count(sum(_channels(edge, graph) for edge in graph.edges), 'channel')}"
+    )
+    for stage in graph.stages:
+        yield from _stage(stage, graph, guarantees)
+
+
+def _stage(stage: Stage, graph: JobGraph, guarantees: Mapping[OperatorId, str]) -> Iterator[str]:
+    yield f"Stage {stage.id} ×{graph.parallelism}"
+    for edge in graph.inputs_of(stage.id):
+        yield f"  ⇐ stage {edge.source}: {_edge(edge, graph)}"
+    for node in stage.nodes:
+        yield f"    {describe(node, guarantees)}"
+
+
+def _edge(edge: Edge, graph: JobGraph) -> str:
+    how = {
+        Partitioning.FORWARD: "forward",
+        Partitioning.KEYED: f"keyed by [{', '.join(edge.keys)}]" if edge.keys else "keyed by nothing: one subtask",
+        Partitioning.REBALANCE: "rebalance",
+        Partitioning.BROADCAST: "broadcast",
+    }[edge.partitioning]
+    return f"{how}, {_count(_channels(edge, graph), 'channel')}"
+
+
+def _channels(edge: Edge, graph: JobGraph) -> int:
+    return graph.parallelism if edge.partitioning is Partitioning.FORWARD else graph.parallelism**2
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def describe(node: Plan, guarantees: Mapping[OperatorId, str] | None = None) -> str:
+    """One line about one node."""
+    match node:
+        case Scan(id=name, format=source, options=options, schema=schema):
+            return _short(f"Scan {name} {source}{_options(options)} [{_columns(schema)}]")
+        case AssignWatermark(id=name, column=column, delay_us=delay):
+            return f"Watermark {name} {column} - {_duration(delay)}"
+        case Filter(condition=condition):
+            return _short(f"Filter {sql(condition)}")
+        case Project(columns=columns):
+            return _short(f"Project [{', '.join(_named(c.name, c.expression) for c in columns)}]")
+        case Expand(projections=projections, schema=schema):
+            return _short(f"Expand ×{len(projections)} [{_columns(schema)}]")
+        case Aggregate(id=name, keys=keys, calls=calls, event_time=event_time, mode=mode):
+            closes = f", closed by watermark over {event_time.column}" if event_time else ""
+            return _short(f"Aggregate {name} {mode.value} by [{', '.join(keys)}] {_calls(calls)}{closes}")
+        case PartialAggregate(aggregate=aggregate):
+            return _short(f"PartialAggregate {aggregate.id} by [{', '.join(aggregate.keys)}] {_calls(aggregate.calls)}")
+        case Union(inputs=inputs):
+            return f"Union of {len(inputs)}" if inputs else "Union"
+        case PythonEval(udfs=udfs):
+            return _short(f"PythonEval {', '.join(f'{u.label} as {u.name} ({u.kind.value})' for u in udfs)}")
+        case MapBatches(label=name, kind=kind, schema=schema):
+            return _short(f"MapBatches {name} ({kind.value}) [{_columns(schema)}]")
+        case StaticJoin(kind=kind, stream_keys=stream_keys, static_keys=static_keys, table=table):
+            on = ", ".join(f"{sql(a)} = {sql(b)}" for a, b in zip(stream_keys, static_keys, strict=True))
+            return _short(f"StaticJoin {kind.value} on [{on}], table of {len(table):,} bytes in every slot")
+        case Sink(id=name, format=target, options=options, mode=mode, columns=columns):
+            guarantee = (guarantees or {}).get(name)
+            shown = f", guarantee {guarantee.replace('_', '-')}" if guarantee else ""
+            return _short(
+                f"Sink {name} {target}{_options(options)} {mode.value}{shown} [{', '.join(public for _, public in columns)}]"
+            )
+
+
+def sql(of: Expression) -> str:
+    """The expression for people; Spark's own text where it is known."""
+    match of:
+        case Column(name=name):
+            return name
+        case Literal(value=value):
+            return "NULL" if value is None else repr(value)
+        case Call(sql=text) | Cast(sql=text) if text:
+            return text
+        case Call(function=function, args=args):
+            return f"{function}({', '.join(sql(arg) for arg in args)})"
+        case Cast(child=child, type=kind):
+            return f"cast({sql(child)} as {simple_string(kind)})"
+        case Case(branches=branches, otherwise=otherwise):
+            parts = " ".join(f"WHEN {sql(condition)} THEN {sql(value)}" for condition, value in branches)
+            return f"CASE {parts}{f' ELSE {sql(otherwise)}' if otherwise is not None else ''} END"
+        case FieldOf(child=child, name=name):
+            return f"{sql(child)}.{name}"
+        case MakeStruct(fields=fields):
+            return f"struct({', '.join(_named(name, value) for name, value in fields)})"
+
+
+def _named(name: str, expression: Expression) -> str:
+    return name if isinstance(expression, Column) and expression.name == name else f"{sql(expression)} AS {name}"
+
+
+def _calls(calls: tuple[AggregateCall, ...]) -> str:
+    texts = (call.sql or f"{call.function}({', '.join(call.args)})" for call in calls)
+    return f"[{', '.join(f'{text} AS {call.name}' for text, call in zip(texts, calls, strict=True))}]"
+
+
+def _columns(schema: Schema) -> str:
+    return ", ".join(f"{column.name}: {simple_string(column.type)}" for column in schema)
+
+
+def _options(options: Mapping[str, str]) -> str:
+    if not options:
+        return ""
+    shown = (
+        f"{name}={'*****' if any(word in name.lower() for word in _SECRET_WORDS) else value}"
+        for name, value in sorted(options.items())
+    )
+    return f" ({', '.join(shown)})"
+
+
+def _duration(delay_us: int) -> str:
+    if delay_us % 1_000_000 == 0:
+        return f"{delay_us // 1_000_000} s"
+    return f"{delay_us / 1_000:g} ms"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _TEXT_MAX else text[: _TEXT_MAX - 1] + "…"

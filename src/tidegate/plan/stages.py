@@ -1,0 +1,151 @@
+"""From what a query means to how it runs: the relational plan is cut into stages at its exchanges.
+
+Only two nodes cut. An Aggregate becomes a PartialAggregate at the end of the stage below, a keyed edge, and the merging Aggregate
+at the head of a new stage; a Union becomes a stage with one forward input per branch. Everything else runs in the chain it is in.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from tidegate.model.errors import InvalidQuery
+from tidegate.model.ids import OperatorId, StageId
+from tidegate.model.types import Field, Schema
+from tidegate.plan.graph import Edge, JobGraph, Partitioning, Stage
+from tidegate.plan.relational import (
+    Aggregate,
+    AssignWatermark,
+    Expand,
+    Filter,
+    MapBatches,
+    PartialAggregate,
+    Plan,
+    Project,
+    PythonEval,
+    Scan,
+    Sink,
+    StaticJoin,
+    Union,
+)
+
+
+def build_graph(plan: Sink, *, parallelism: int, max_parallelism: int) -> JobGraph:
+    """The graph of one sink. Stages are numbered from the sources down: an edge always leads to a higher number."""
+    cutter = _Cutter()
+    cutter.close(cutter.chain(_push_watermarks_down(plan)))
+    graph = JobGraph(tuple(cutter.stages), tuple(cutter.edges), parallelism, max_parallelism)
+    _check_unique_ids(graph)
+    return graph
+
+
+@dataclass(slots=True)
+class _Open:
+    """A stage under construction: its inputs are known, its chain still grows."""
+
+    inputs: list[tuple[StageId, Partitioning, tuple[str, ...], Schema]]
+    nodes: list[Plan]
+
+
+@dataclass(slots=True)
+class _Cutter:
+    stages: list[Stage] = field(default_factory=list)
+    edges: list[Edge] = field(default_factory=list)
+
+    def chain(self, node: Plan) -> _Open:
+        """The open stage whose chain ends in ``node``."""
+        match node:
+            case Scan():
+                return _Open([], [node])
+            case Union(inputs=inputs):
+                ports = [(self.close(self.chain(child)), Partitioning.FORWARD, (), child.schema) for child in inputs]
+                return _Open(ports, [_alone(node)])
+            case Aggregate(keys=keys):
+                below = self.chain(_only_input(node))
+                merged = _alone(node)
+                assert isinstance(merged, Aggregate)
+                types = _key_schema(node)
+                below.nodes.append(PartialAggregate(aggregate=merged, schema=types))
+                return _Open([(self.close(below), Partitioning.KEYED, keys, types)], [merged])
+            case (
+                AssignWatermark()
+                | Filter()
+                | Project()
+                | Expand()
+                | PartialAggregate()
+                | PythonEval()
+                | MapBatches()
+                | StaticJoin()
+                | Sink()
+            ):
+                stage = self.chain(_only_input(node))
+                stage.nodes.append(_alone(node))
+                return stage
+
+    def close(self, stage: _Open) -> StageId:
+        target = StageId(len(self.stages))
+        self.stages.append(Stage(target, tuple(stage.nodes)))
+        for port, (source, partitioning, keys, schema) in enumerate(stage.inputs):
+            self.edges.append(Edge(len(self.edges), source, target, port, partitioning, keys, schema))
+        return target
+
+
+def _alone(node: Plan) -> Plan:
+    return node if isinstance(node, Scan) else replace(node, inputs=())
+
+
+def _only_input(node: Plan) -> Plan:
+    if len(node.inputs) != 1:
+        raise InvalidQuery(
+            f"{type(node).__name__} has {len(node.inputs)} inputs in the plan, expected one",
+            hint="build the plan from the leaves up; only Union takes several inputs, and only Scan takes none",
+        )
+    return node.inputs[0]
+
+
+def _key_schema(node: Aggregate) -> Schema:
+    """Types of the grouping keys: all the exchange has to know. How accumulators look is the operators' affair."""
+    known: dict[str, Field] = {column.name: column for column in (*node.schema, *node.input_schema)}
+    missing = [key for key in node.keys if key not in known]
+    if missing:
+        raise InvalidQuery(
+            f"aggregate {node.id} groups by {', '.join(missing)}, found neither in its input nor in its output",
+            hint=f"known columns: {', '.join(sorted(known))}",
+        )
+    return tuple(known[key] for key in node.keys)
+
+
+def _push_watermarks_down(node: Plan) -> Plan:
+    """``union(a, b).withWatermark(…)`` → the assigner runs below the union, where rows still know the split they came from.
+
+    Only there can the watermark be a minimum over splits, so that files read out of time order make nothing late.
+    """
+    if isinstance(node, Scan):
+        return node
+    inputs = tuple(_push_watermarks_down(child) for child in node.inputs)
+    if isinstance(node, AssignWatermark) and len(inputs) == 1 and isinstance(inputs[0], Union):
+        union = inputs[0]
+        index = next(i for i, column in enumerate(union.schema) if column.name == node.column)
+        branches = tuple(
+            _push_watermarks_down(
+                AssignWatermark(
+                    id=OperatorId(f"{node.id}.{number}"),
+                    column=branch.schema[index].name,
+                    delay_us=node.delay_us,
+                    schema=branch.schema,
+                    inputs=(branch,),
+                )
+            )
+            for number, branch in enumerate(union.inputs)
+        )
+        return replace(union, inputs=branches)
+    return replace(node, inputs=inputs)
+
+
+def _check_unique_ids(graph: JobGraph) -> None:
+    ids = graph.stateful_ids()
+    repeated = sorted({one for one, next_one in zip(ids, ids[1:], strict=False) if one == next_one})
+    if repeated:
+        raise InvalidQuery(
+            f"operator ids must be unique, found twice: {', '.join(repeated)}",
+            hint="state is stored under the operator's id; give each scan, watermark, aggregate and sink its own",
+        )

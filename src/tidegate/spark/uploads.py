@@ -1,0 +1,119 @@
+"""Stores snapshots in the background: encodes what is new, keeps small chunks inline, uploads the others."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from tidegate.checkpoint.layout import chunk_key, chunk_name
+from tidegate.checkpoint.ports import BlobStore
+from tidegate.model.errors import TidegateError
+from tidegate.model.ids import Attempt, CheckpointId, OperatorId, SlotIndex, SubtaskId
+from tidegate.model.snapshot import INLINE_BYTES_MAX, ChunkHandle, OperatorSnapshot
+from tidegate.operators.protocol import NewChunk, OperatorState
+from tidegate.runtime.effects import Persist
+from tidegate.state.codec import encode_chunk
+
+
+@dataclass(frozen=True, slots=True)
+class Uploaded:
+    checkpoint: CheckpointId
+    subtask: SubtaskId
+    snapshots: tuple[OperatorSnapshot, ...]
+    async_ms: float
+    uploaded_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class UploadFailed:
+    checkpoint: CheckpointId
+    subtask: SubtaskId
+    reason: str
+
+
+UploadOutcome: TypeAlias = Uploaded | UploadFailed
+
+
+class Uploader:
+    """One thread, first in first out. ``on_done`` is called in it, once per snapshot."""
+
+    def __init__(
+        self, store: BlobStore, attempt: Attempt, slot: SlotIndex, on_done: Callable[[UploadOutcome], None]
+    ) -> None:
+        self._store = store
+        self._attempt = attempt
+        self._on_done = on_done
+        self._waiting: queue.SimpleQueue[Persist | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name=f"tidegate-upload-{slot}", daemon=True)
+        self._thread.start()
+
+    def submit(self, persist: Persist) -> None:
+        self._waiting.put(persist)
+
+    def stop(self, timeout_s: float) -> bool:
+        """Whether the thread has ended: an upload that hangs must not keep the slot."""
+        self._waiting.put(None)
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        while (persist := self._waiting.get()) is not None:
+            started = time.monotonic()
+            outcome: UploadOutcome
+            try:
+                stored = [self._store_state(persist, operator, state) for operator, state in persist.states]
+                outcome = Uploaded(
+                    persist.checkpoint,
+                    persist.subtask,
+                    tuple(snapshot for snapshot, _ in stored),
+                    (time.monotonic() - started) * 1000,
+                    sum(size for _, size in stored),
+                )
+            except TidegateError as failure:
+                outcome = UploadFailed(persist.checkpoint, persist.subtask, str(failure))
+            except Exception as failure:  # noqa: BLE001  whatever went wrong, the checkpoint must hear of it
+                outcome = UploadFailed(persist.checkpoint, persist.subtask, f"{type(failure).__name__}: {failure}")
+            self._on_done(outcome)
+
+    def _store_state(
+        self, persist: Persist, operator: OperatorId, state: OperatorState
+    ) -> tuple[OperatorSnapshot, int]:
+        handles: list[ChunkHandle] = []
+        uploaded_bytes = 0
+        for number, chunk in enumerate(state.chunks):
+            if isinstance(chunk, ChunkHandle):
+                handles.append(chunk)
+                continue
+            name = chunk_name(operator, self._attempt, persist.subtask.index, persist.checkpoint, number)
+            handle = self._store_chunk(name, chunk)
+            uploaded_bytes += handle.size_bytes
+            handles.append(handle)
+        snapshot = OperatorSnapshot(
+            operator=operator,
+            subtask=persist.subtask.index,
+            chunks=tuple(handles),
+            value=state.value,
+            source=state.source,
+            committables=state.committables,
+        )
+        return snapshot, uploaded_bytes
+
+    def _store_chunk(self, name: str, chunk: NewChunk) -> ChunkHandle:
+        data = encode_chunk(chunk.rows)
+        inline = len(data) <= INLINE_BYTES_MAX
+        if not inline:
+            # Refused means that our own earlier try landed: nobody else can form this name.
+            self._store.create(chunk_key(name), data)
+        return ChunkHandle(
+            name=name,
+            groups=chunk.groups,
+            rows=chunk.rows.height,
+            size_bytes=len(data),
+            checksum=zlib.crc32(data),
+            data=data if inline else None,
+        )

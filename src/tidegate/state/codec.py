@@ -1,0 +1,70 @@
+"""Chunks as bytes: a small header, then an Arrow IPC stream. Decoding builds columns and can run no code.
+
+======  =====  ==========================================================
+offset  bytes  meaning (little endian)
+======  =====  ==========================================================
+0       4      ``TGCK``
+4       2      format version
+6       2      reserved, 0
+8       4      CRC-32 of the body
+12      8      length of the body
+20      …      body: Arrow IPC stream, LZ4
+======  =====  ==========================================================
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+
+import polars as pl
+import pyarrow as pa
+
+from tidegate.model.errors import CorruptSnapshot
+
+VERSION = 1
+_MAGIC = b"TGCK"
+_HEADER = struct.Struct("<4sHHIQ")
+_OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
+
+
+def encode_chunk(rows: pl.DataFrame) -> bytes:
+    table = rows.to_arrow(compat_level=pl.CompatLevel.oldest())
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema, options=_OPTIONS) as writer:
+        writer.write_table(table)
+    body = sink.getvalue()
+    return _HEADER.pack(_MAGIC, VERSION, 0, zlib.crc32(body), body.size) + body.to_pybytes()
+
+
+def decode_chunk(data: bytes, name: str) -> pl.DataFrame:
+    """The rows that were encoded, types included. ``name`` is for the message when ``data`` is not a whole chunk of ours."""
+    if len(data) < _HEADER.size or data[:4] != _MAGIC:
+        raise _corrupt(name, f"it does not begin like a state chunk ({len(data)} bytes)")
+    _, version, _, checksum, length = _HEADER.unpack_from(data)
+    if version > VERSION:
+        raise CorruptSnapshot(
+            f"state chunk {name} has format {version}; this version of Tidegate reads up to {VERSION}",
+            hint="start the query with the Tidegate version that wrote the checkpoint, or a newer one",
+        )
+    body = memoryview(data)[_HEADER.size :]
+    if len(body) != length:
+        raise _corrupt(name, f"its body has {len(body)} bytes instead of {length}")
+    if zlib.crc32(body) != checksum:
+        raise _corrupt(name, "its checksum does not match")
+    try:
+        with pa.ipc.open_stream(pa.py_buffer(body)) as reader:
+            table = reader.read_all()
+        table.validate()
+    except (pa.ArrowException, OSError) as error:
+        raise _corrupt(name, f"its body is not Arrow data: {error}") from error
+    frame = pl.from_arrow(table)
+    assert isinstance(frame, pl.DataFrame)
+    return frame
+
+
+def _corrupt(name: str, what: str) -> CorruptSnapshot:
+    return CorruptSnapshot(
+        f"state chunk {name} is damaged: {what}",
+        hint="restore an older checkpoint, knowing that output committed since then may repeat",
+    )

@@ -1,0 +1,161 @@
+"""Hash → row number for whole batches of keys: open addressing with linear probing, in NumPy.
+
+The index trusts no hash: a match is a match only when the table's own comparison of the keys says so, hence even a full
+64-bit collision costs a probe and never a wrong row. Rows die without telling the index: the comparison refuses them, and
+a rebuild drops their entries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Rows: TypeAlias = NDArray[np.int64]
+Hashes: TypeAlias = NDArray[np.uint64]
+SameKey: TypeAlias = Callable[[Rows, Rows], NDArray[np.bool_]]
+
+MISSING = -1
+_EMPTY = np.uint64(0)
+_ROW_MASK = np.uint64(0xFFFFFFFF)
+_TAG_MASK = np.uint64(0xFFFFFFFF00000000)
+_SPREAD = np.uint64(0x9E3779B97F4A7C15)
+_SLOTS_MIN = 1 << 10
+_SLOTS_PER_ROW = 2
+"""At most half of the slots are used: probe sequences stay short."""
+_ROWS_MAX = (1 << 32) - 2
+
+
+class KeyIndex:
+    """A slot holds ``hash's upper half | row + 1``; 0 is empty. The loop runs over probe rounds, never over rows."""
+
+    def __init__(self) -> None:
+        self._hashes: Hashes = np.zeros(0, np.uint64)
+        self._rows = 0
+        self._reset(_SLOTS_MIN)
+
+    @property
+    def rows(self) -> int:
+        """Row numbers given out so far."""
+        return self._rows
+
+    def hashes_of(self, rows: Rows) -> Hashes:
+        return self._hashes[rows]
+
+    def find(self, hashes: Hashes, same_as_row: SameKey) -> Rows:
+        """The row of each key, or MISSING. ``same_as_row(positions, rows)`` compares key ``positions[i]`` with row ``rows[i]``."""
+        found = np.full(len(hashes), MISSING, np.int64)
+        pending = np.arange(len(hashes))
+        slots = self._home(hashes)
+        while len(pending):
+            entries = self._slots[slots]
+            matched = self._match(pending, entries, hashes, same_as_row)
+            found[pending[matched]] = self._row_in(entries[matched])
+            on = ~matched & (entries != _EMPTY)
+            pending, slots = pending[on], (slots[on] + 1) & self._mask
+        return found
+
+    def find_or_add(self, hashes: Hashes, same_as_row: SameKey, same_key: SameKey) -> tuple[Rows, Rows]:
+        """The row of each key and, per added row in order, the position of its key. Equal keys in one call share a row.
+
+        ``same_key(i, j)`` compares two keys of this call, for rows that are only just being added.
+        """
+        self._make_room(len(hashes))
+        first_new = self._rows
+        owners: list[Rows] = []
+        owner_of = np.empty(len(hashes), np.int64)
+
+        def same(positions: Rows, rows: Rows) -> NDArray[np.bool_]:
+            fresh = rows >= first_new
+            if not fresh.any():
+                return same_as_row(positions, rows)
+            result = np.empty(len(rows), np.bool_)
+            result[~fresh] = same_as_row(positions[~fresh], rows[~fresh])
+            result[fresh] = same_key(positions[fresh], owner_of[rows[fresh] - first_new])
+            return result
+
+        found = np.full(len(hashes), MISSING, np.int64)
+        pending = np.arange(len(hashes))
+        slots = self._home(hashes)
+        while len(pending):
+            entries = self._slots[slots]
+            empty = entries == _EMPTY
+            if empty.any():
+                # Several keys may want one empty slot: all write their mark, the last one wins, the others look again.
+                asking, wanted = pending[empty], slots[empty]
+                self._slots[wanted] = asking.astype(np.uint64) + np.uint64(1)
+                won = self._slots[wanted] == asking.astype(np.uint64) + np.uint64(1)
+                winners = asking[won]
+                rows = self._rows + np.arange(len(winners))
+                owner_of[rows - first_new] = winners
+                owners.append(winners)
+                self._hashes[rows] = hashes[winners]
+                self._rows += len(winners)
+                self._slots[wanted[won]] = (hashes[winners] & _TAG_MASK) | (rows + 1).astype(np.uint64)
+                found[winners] = rows
+                entries = self._slots[slots]
+            unresolved = found[pending] == MISSING
+            pending, slots, entries = pending[unresolved], slots[unresolved], entries[unresolved]
+            matched = self._match(pending, entries, hashes, same)
+            found[pending[matched]] = self._row_in(entries[matched])
+            pending, slots = pending[~matched], (slots[~matched] + 1) & self._mask
+        added = np.concatenate(owners) if owners else np.zeros(0, np.int64)
+        return found, added
+
+    def rebuild(self, keep: Rows) -> None:
+        """Row ``keep[i]`` becomes row ``i``; all others are forgotten."""
+        self._hashes = self._hashes[keep]
+        self._rows = len(keep)
+        self._reset(len(self._slots) if _SLOTS_PER_ROW * len(keep) > len(self._slots) // 4 else len(self._slots) // 2)
+
+    @property
+    def size_bytes(self) -> int:
+        return self._slots.nbytes + self._rows * 8
+
+    def _match(self, pending: Rows, entries: Hashes, hashes: Hashes, same: SameKey) -> NDArray[np.bool_]:
+        """Upper half of the hash first, the key itself second."""
+        alike = (((entries ^ hashes[pending]) & _TAG_MASK) == 0) & (entries != _EMPTY)
+        if alike.any():
+            candidates = np.flatnonzero(alike)
+            alike[candidates] = same(pending[candidates], self._row_in(entries[candidates]))
+        return alike
+
+    @staticmethod
+    def _row_in(entries: Hashes) -> Rows:
+        return (entries & _ROW_MASK).astype(np.int64) - 1
+
+    def _home(self, hashes: Hashes) -> Rows:
+        # A subtask owns few key groups, so the low bits of its hashes are not uniform: spread all bits first.
+        return ((hashes * _SPREAD) >> self._shift).astype(np.int64)
+
+    def _make_room(self, more: int) -> None:
+        needed = self._rows + more
+        if needed > _ROWS_MAX:
+            raise OverflowError(f"{needed} keys in one subtask; raise the parallelism")
+        if needed > len(self._hashes):
+            larger = np.zeros(max(needed, 2 * len(self._hashes)), np.uint64)
+            larger[: self._rows] = self._hashes[: self._rows]
+            self._hashes = larger
+        slots = len(self._slots)
+        while slots < _SLOTS_PER_ROW * needed:
+            slots *= 2
+        if slots != len(self._slots):
+            self._reset(slots)
+
+    def _reset(self, slots: int) -> None:
+        """Empty slots, then all rows again. They are known to differ, so nothing is compared."""
+        slots = max(slots, _SLOTS_MIN)
+        self._slots: Hashes = np.zeros(slots, np.uint64)
+        self._mask = slots - 1
+        self._shift = np.uint64(64 - (slots.bit_length() - 1))
+        pending = np.arange(self._rows)
+        hashes = self._hashes[: self._rows]
+        entries = (hashes & _TAG_MASK) | (pending + 1).astype(np.uint64)
+        at = self._home(hashes)
+        while len(pending):
+            free = self._slots[at] == _EMPTY
+            self._slots[at[free]] = entries[pending[free]]
+            lost = self._slots[at] != entries[pending]
+            pending, at = pending[lost], (at[lost] + 1) & self._mask

@@ -1,0 +1,241 @@
+"""Keyed state of one subtask: rows addressed by key, changed in place, handed out as immutable chunks.
+
+Single-threaded. Row numbers are valid until the next ``upsert``, ``compact`` or ``restore``: removing rows moves nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from tidegate.model.ids import CheckpointId
+from tidegate.model.snapshot import ChunkHandle, KeyGroupRange
+from tidegate.state.chain import Chain, Link
+from tidegate.state.chunk import NewChunk, RestoredChunk
+from tidegate.state.columns import FixedColumn, Mask, Rows, StateColumn, grown, new_column
+from tidegate.state.index import MISSING, KeyIndex
+from tidegate.state.keygroups import key_groups
+
+HashKeys = Callable[[pl.DataFrame], NDArray[np.uint64]]
+_DEAD_ROWS_MIN = 1 << 12
+
+
+class KeyedTable:
+    """Key and value columns by position; ``hash_keys`` maps a frame of keys to the hashes that also choose the key group.
+
+    Float keys come normalised (no ``-0.0``); null is a key like any other; without key columns there is one key.
+    """
+
+    def __init__(
+        self,
+        keys: Sequence[pl.DataType],
+        values: Sequence[pl.DataType],
+        *,
+        hash_keys: HashKeys,
+        groups: KeyGroupRange,
+        max_parallelism: int,
+    ) -> None:
+        self._keys: list[StateColumn] = [new_column(dtype) for dtype in keys]
+        self._values: list[StateColumn] = [new_column(dtype) for dtype in values]
+        self._hash_keys = hash_keys
+        self._groups = groups
+        self._max_parallelism = max_parallelism
+        self._index = KeyIndex()
+        self._alive: Mask = np.zeros(0, np.bool_)
+        self._live = 0
+        self._changed_epoch: NDArray[np.int32] = np.zeros(0, np.int32)
+        self._epoch = 1
+        self._tombstones: list[tuple[int, pl.DataFrame]] = []
+        self._chain = Chain()
+
+    # -- reading and writing rows
+
+    @property
+    def live_rows(self) -> int:
+        return self._live
+
+    @property
+    def size_bytes(self) -> int:
+        columns = sum(column.size_bytes for column in (*self._keys, *self._values))
+        return columns + self._index.size_bytes + self._index.rows * 5
+
+    def upsert(self, keys: pl.DataFrame) -> tuple[Rows, Rows]:
+        """The row of each key, and the rows that are new (their values are null). A key that occurs twice gets one row."""
+        self.compact()
+        columns = keys.get_columns()
+
+        def same_as_row(positions: Rows, rows: Rows) -> Mask:
+            same = self._alive[rows]
+            for mine, theirs in zip(self._keys, columns, strict=True):
+                same = same & mine.equal(rows, theirs.gather(positions))
+            return same
+
+        def same_key(left: Rows, right: Rows) -> Mask:
+            same = np.ones(len(left), np.bool_)
+            for column in columns:
+                same &= column.gather(left).eq_missing(column.gather(right)).to_numpy()
+            return same
+
+        first_new = self._index.rows
+        found, added = self._index.find_or_add(self._hash_keys(keys), same_as_row, same_key)
+        if len(added):
+            for mine, theirs in zip(self._keys, columns, strict=True):
+                mine.append(theirs.gather(added))
+            for value in self._values:
+                value.append_nulls(len(added))
+            end = self._index.rows
+            self._alive = grown(self._alive, end).view(np.bool_)
+            self._changed_epoch = grown(self._changed_epoch, end).view(np.int32)
+            self._alive[first_new:end] = True
+            self._changed_epoch[first_new:end] = self._epoch
+            self._live += len(added)
+        return found, np.arange(first_new, self._index.rows)
+
+    def find(self, keys: pl.DataFrame) -> Rows:
+        """The row of each key, or MISSING."""
+        columns = keys.get_columns()
+
+        def same_as_row(positions: Rows, rows: Rows) -> Mask:
+            same = self._alive[rows]
+            for mine, theirs in zip(self._keys, columns, strict=True):
+                same = same & mine.equal(rows, theirs.gather(positions))
+            return same
+
+        return self._index.find(self._hash_keys(keys), same_as_row)
+
+    def keys_of(self, rows: Rows) -> pl.DataFrame:
+        return _frame("k", self._keys, rows)
+
+    def values_of(self, rows: Rows) -> pl.DataFrame:
+        return _frame("v", self._values, rows)
+
+    def write(self, rows: Rows, values: pl.DataFrame) -> None:
+        """Replaces all values of ``rows`` (none of them twice)."""
+        for mine, theirs in zip(self._values, values.get_columns(), strict=True):
+            mine.scatter(rows, theirs)
+        self._changed_epoch[rows] = self._epoch
+
+    def all_rows(self) -> Rows:
+        return np.flatnonzero(self._alive[: self._index.rows])
+
+    def rows_at_most(self, key: int, bound: int) -> Rows:
+        """Rows whose key column ``key`` (physically an integer) is not null and at most ``bound``."""
+        column = self._keys[key]
+        assert isinstance(column, FixedColumn)
+        data, valid = column.raw(self._index.rows)
+        return np.flatnonzero((data <= bound) & valid & self._alive[: self._index.rows])
+
+    def smallest(self, key: int) -> int | None:
+        """The smallest value of key column ``key`` (physically an integer), None without one."""
+        column = self._keys[key]
+        assert isinstance(column, FixedColumn)
+        data, valid = column.raw(self._index.rows)
+        present = data[valid & self._alive[: self._index.rows]]
+        return int(present.min()) if len(present) else None
+
+    def remove(self, rows: Rows, *, tombstones: bool) -> None:
+        """Without tombstones the caller can tell from its own snapshot, at restore, that these keys are gone."""
+        if tombstones and len(rows):
+            self._tombstones.append((self._epoch, self.keys_of(rows)))
+        self._alive[rows] = False
+        self._live -= len(rows)
+
+    def compact(self) -> None:
+        """Gives back the room of removed rows once they are the majority."""
+        dead = self._index.rows - self._live
+        if dead < _DEAD_ROWS_MIN or dead < self._live:
+            return
+        keep = self.all_rows()
+        self._index.rebuild(keep)
+        for column in (*self._keys, *self._values):
+            column.keep(keep)
+        self._changed_epoch = self._changed_epoch[keep]
+        self._alive = np.ones(len(keep), np.bool_)
+
+    # -- snapshots
+
+    def snapshot(self, checkpoint: CheckpointId) -> tuple[ChunkHandle | NewChunk, ...]:
+        """The table as it is now, oldest chunk first. Copies what changed since chunks that are safely stored, nothing else."""
+        cut = self._chain.cut(self._rows_since, self._live)
+        rows = np.flatnonzero(self._alive[: self._index.rows] & (self._changed_epoch[: self._index.rows] > cut.since))
+        # Nothing stored lies below a full rewrite, so there is nothing a tombstone could hide.
+        buried = [keys for epoch, keys in self._tombstones if epoch > cut.since] if cut.since else []
+        new_rows = len(rows) + sum(keys.height for keys in buried)
+        self._chain = self._chain.handed_out(checkpoint, cut, self._epoch, new_rows)
+        self._epoch += 1
+        handles = tuple(link.handle for link in cut.kept)
+        if not new_rows:
+            return handles
+        return (*handles, NewChunk(self._chunk_rows(rows, buried), self._groups))
+
+    def on_stored(self, checkpoint: CheckpointId, handles: tuple[ChunkHandle, ...]) -> None:
+        self._chain = self._chain.stored(checkpoint, handles)
+
+    def on_completed(self, checkpoint: CheckpointId) -> None:
+        self._chain = self._chain.completed(checkpoint)
+        oldest = self._chain.links[0].until if self._chain.links else self._chain.until
+        # What was removed before the base chunk was written is not in it.
+        self._tombstones = [entry for entry in self._tombstones if entry[0] > oldest]
+
+    def _rows_since(self, epoch: int) -> int:
+        changed = self._alive[: self._index.rows] & (self._changed_epoch[: self._index.rows] > epoch)
+        buried = sum(keys.height for at, keys in self._tombstones if at > epoch) if epoch else 0
+        return int(np.count_nonzero(changed)) + buried
+
+    def _chunk_rows(self, rows: Rows, buried: list[pl.DataFrame]) -> pl.DataFrame:
+        live = pl.concat(
+            [self._group_column(self._index.hashes_of(rows)), self.keys_of(rows), self.values_of(rows)],
+            how="horizontal",
+        )
+        if not buried:
+            return live
+        # Deletions first: a key that was removed and came back is in both.
+        keys = pl.concat(buried).unique() if self._keys else buried[0].head(1)
+        graves = pl.concat([self._group_column(self._hash_keys(keys)), keys], how="horizontal").with_columns(
+            deleted=True
+        )
+        return pl.concat([graves, live.with_columns(deleted=False)], how="diagonal").select(*live.columns, "deleted")
+
+    def _group_column(self, hashes: NDArray[np.uint64]) -> pl.DataFrame:
+        return pl.DataFrame({"kg": key_groups(hashes, self._max_parallelism).astype(np.uint32)})
+
+    def restore(self, chunks: Sequence[RestoredChunk]) -> None:
+        """Into an empty table: later chunks override earlier ones; rows of foreign key groups are skipped."""
+        links: list[Link] = []
+        for chunk in chunks:
+            mine = chunk.rows.filter((pl.col("kg") >= self._groups.start) & (pl.col("kg") < self._groups.stop))
+            shared = chunk.handle.groups.intersect(self._groups)
+            if shared is None:
+                continue
+            if "deleted" in mine.columns:
+                self._bury(mine.filter("deleted").select(self._key_names()))
+                mine = mine.filter(~pl.col("deleted"))
+            if mine.height:
+                rows, _ = self.upsert(mine.select(self._key_names()))
+                self.write(rows, mine.select(f"v{i}" for i in range(len(self._values))))
+            handle = _cut_to(chunk.handle, shared)
+            links.append(Link(handle, self._epoch - 1, self._epoch, chunk.rows.height))
+            self._epoch += 1
+        self._chain = Chain(tuple(links), self._epoch - 1)
+
+    def _bury(self, keys: pl.DataFrame) -> None:
+        if not keys.height:
+            return
+        rows = self.find(keys)
+        self._tombstones.append((self._epoch, keys))
+        self.remove(rows[rows != MISSING], tombstones=False)
+
+    def _key_names(self) -> list[str]:
+        return [f"k{i}" for i in range(len(self._keys))]
+
+
+def _cut_to(handle: ChunkHandle, groups: KeyGroupRange) -> ChunkHandle:
+    return handle if handle.groups == groups else msgspec.structs.replace(handle, groups=groups)
+
+
+def _frame(prefix: str, columns: list[StateColumn], rows: Rows) -> pl.DataFrame:
+    return pl.DataFrame([column.gather(rows).alias(f"{prefix}{i}") for i, column in enumerate(columns)])

@@ -1,0 +1,160 @@
+"""Checkpoint storage in a directory: a local disk, or a file system every host mounts at the same path."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path, PurePosixPath
+
+from tidegate.checkpoint.ports import AlreadyThere, Created
+from tidegate.model.errors import Bug, InvalidQuery, TidegateError, Unavailable
+
+TEMPORARY_PREFIX = ".tmp-"
+"""Files under this prefix are writes that never finished; no listing shows them."""
+
+
+class LocalBlobStore:
+    """Objects are files under ``root``. A file appears whole, once, under its final name, and is never overwritten.
+
+    Relied on: ``link`` fails when the name exists, on every POSIX file system and between hosts on NFS.
+    """
+
+    def __init__(self, root: str | Path) -> None:
+        self.root = Path(root).absolute()
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise explain(error, "make", self.root) from error
+        self._made: set[Path] = set()
+
+    def create(self, key: str, data: bytes) -> Created | AlreadyThere:
+        """Temporary file, fsync, link to the final name, fsync of the directory: a crash leaves nothing or everything."""
+        target = self._path(key)
+        temporary = target.with_name(f"{TEMPORARY_PREFIX}{os.urandom(8).hex()}-{target.name}")
+        try:
+            self._make_directory(target.parent)
+            try:
+                self._write(temporary, data)
+                try:
+                    self._link(temporary, target)
+                except FileExistsError:
+                    return AlreadyThere()
+                finally:
+                    # After a crash the temporary file stays: garbage that no listing shows.
+                    self._unlink(temporary)
+            except FileNotFoundError:
+                # Somebody removed the directory we had seen: forget that we made it, so that a retry makes it again.
+                self._made.discard(target.parent)
+                raise
+            self._sync_directory(target.parent)
+        except OSError as error:
+            raise explain(error, "write", target) from error
+        return Created()
+
+    def read(self, key: str) -> bytes | None:
+        """The whole object, or None when there is none."""
+        path = self._path(key)
+        try:
+            return path.read_bytes()
+        except FileNotFoundError:
+            self._check_root(path)
+            return None
+        except OSError as error:
+            raise explain(error, "read", path) from error
+
+    def list(self, prefix: str = "") -> tuple[str, ...]:
+        """Keys that start with ``prefix``, sorted."""
+        # Only the deepest directory that the prefix names in full has to be walked.
+        directory = self._path(prefix.rpartition("/")[0]) if "/" in prefix else self.root
+        keys: list[str] = []
+        self._check_root(directory)
+
+        def fail(error: OSError) -> None:
+            if not isinstance(error, FileNotFoundError):  # A directory that a concurrent sweep removed holds nothing.
+                raise error
+
+        try:
+            for folder, _, names in os.walk(directory, onerror=fail):
+                relative = Path(folder).relative_to(self.root).as_posix()
+                base = "" if relative == "." else relative + "/"
+                keys += [base + name for name in names if not name.startswith(TEMPORARY_PREFIX)]
+        except OSError as error:
+            raise explain(error, "list", directory) from error
+        return tuple(sorted(key for key in keys if key.startswith(prefix)))
+
+    def delete(self, key: str) -> None:
+        """Deleting what is not there is no error. Directories left empty go too."""
+        path = self._path(key)
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            raise explain(error, "delete", path) from error
+        for parent in path.relative_to(self.root).parents:
+            folder = self.root / parent
+            if folder == self.root:
+                break
+            try:
+                folder.rmdir()
+            except OSError:
+                break  # Not empty, or gone already: both are fine.
+            self._made.discard(folder)
+
+    # The calls that change the disk, one each: tests make every one of them fail or never return.
+
+    def _make_directory(self, directory: Path) -> None:
+        if directory in self._made:
+            return
+        missing = [p for p in (directory, *directory.parents) if self.root in p.parents and not p.exists()]
+        self._check_root(directory)
+        for folder in reversed(missing):
+            folder.mkdir(exist_ok=True)
+            self._sync_directory(folder.parent)
+        self._made.add(directory)
+
+    def _write(self, path: Path, data: bytes) -> None:
+        with path.open("xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+
+    def _link(self, temporary: Path, target: Path) -> None:
+        os.link(temporary, target)
+
+    def _unlink(self, temporary: Path) -> None:
+        temporary.unlink(missing_ok=True)
+
+    def _sync_directory(self, directory: Path) -> None:
+        descriptor = os.open(directory, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def _path(self, key: str) -> Path:
+        pure = PurePosixPath(key)
+        if not key or pure.is_absolute() or ".." in pure.parts or "\0" in key or pure.name.startswith(TEMPORARY_PREFIX):
+            raise Bug(f"storage key {key!r} does not stay inside the checkpoint location")
+        return self.root / pure
+
+    def _check_root(self, path: Path) -> None:
+        """An absent object means nothing if the whole location is gone (an unmounted disk): never report it as absent."""
+        if not self.root.is_dir():
+            raise explain(FileNotFoundError(errno.ENOENT, "no such directory"), "reach", self.root)
+
+
+def explain(error: OSError, doing: str, path: Path) -> TidegateError:
+    """An operating system error as what the user can do about it."""
+    where = f"cannot {doing} {path}: {error.strerror or error}"
+    match error.errno:
+        case errno.EROFS:
+            return InvalidQuery(where, hint="the file system is mounted read-only: choose another location")
+        case errno.EACCES | errno.EPERM:
+            return InvalidQuery(where, hint="give the user that runs Spark write permission there, or choose another location")
+        case errno.ENOTDIR | errno.EISDIR:
+            return InvalidQuery(where, hint="a file stands where a directory is needed, or the reverse: choose another location")
+        case errno.ENOSPC | errno.EDQUOT:
+            return Unavailable(where, hint="the disk or the quota is full: free some space, the query goes on by itself")
+        case errno.ENOENT:
+            return Unavailable(where, hint="the location vanished (unmounted, or deleted by somebody): bring it back")
+        case _:
+            return Unavailable(where, hint="the file system answered with an error; it is tried again")
