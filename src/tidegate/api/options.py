@@ -72,6 +72,12 @@ def _text(text: object, what: str) -> str:
 
 OPTIONS: tuple[Option, ...] = (
     Option("checkpointLocation", "", _text, "where checkpoints live; a query restarted on the same place continues there"),
+    Option(
+        "onCorruptCheckpoint",
+        "",
+        _one_of("fail", "fallback"),
+        "fallBack: restore an older checkpoint though output may repeat; fail: stop and say so",
+    ),
     Option("progress", "", _one_of("live", "plain", "off"), "progress on the screen: a live table, plain lines, or nothing"),
     Option("parallelism", "parallelism", _whole_number(1), "slots, one task each; default: all task slots of the cluster"),
     Option("maxParallelism", "max_parallelism", _whole_number(1), "key groups, the most slots ever; fixed at the first start"),
@@ -105,6 +111,7 @@ class QueryOptions:
     """Fields of QueryConfig that the user set."""
     checkpoint_location: str | None
     progress: str | None
+    accept_duplicates: bool
     sink: dict[str, str]
     """All others, under the names the user gave."""
 
@@ -126,7 +133,7 @@ def sort_options(given: dict[str, object]) -> QueryOptions:
             config[option.field] = parsed
         else:
             own[option.name] = str(parsed)
-    return QueryOptions(config, own.get("checkpointLocation"), own.get("progress"), sink)
+    return QueryOptions(config, own.get("checkpointLocation"), own.get("progress"), own.get("onCorruptCheckpoint") == "fallback", sink)
 
 
 def to_config(fields: dict[str, object]) -> QueryConfig:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from tidegate.catalyst import functions
-from tidegate.catalyst.java import Java, catalyst, session_zone
+from tidegate.catalyst.java import Java, session_zone
 from tidegate.catalyst.literals import frozen, literal, members
 from tidegate.catalyst.naming import Scope
 from tidegate.catalyst.printing import sql_text
@@ -61,11 +62,14 @@ class Expressions:
                 )
             if not node.java.children().isEmpty():
                 raise InvalidQuery(
-                    "a correlated scalar subquery is not supported", hint="write it as a left join with the static DataFrame"
+                    "a correlated scalar subquery is not supported",
+                    hint="write it as a left join with the static DataFrame",
                 )
             rows = self.run(plan).toArrow()
             if rows.num_rows > 1:
-                raise InvalidQuery(f"a scalar subquery gave {rows.num_rows} rows", hint="make it give one: add LIMIT 1 or max()")
+                raise InvalidQuery(
+                    f"a scalar subquery gave {rows.num_rows} rows", hint="make it give one: add LIMIT 1 or max()"
+                )
             value = frozen(rows.column(0)[0].as_py()) if rows.num_rows else None
             self._folded[key] = Literal(_in_utc(value), node.facts.type)
         return self._folded[key]
@@ -108,9 +112,13 @@ class _Conversion:
                 return self.owner.scalar(node)
             case "InSet":
                 value = self.of(node.children[0])
-                return self._checked(Call("in", (value, *members(node, value.type)), t.BOOLEAN, self.owner.ansi, self.owner.zone))
+                return self._checked(
+                    Call("in", (value, *members(node, value.type)), t.BOOLEAN, self.owner.ansi, self.owner.zone)
+                )
             case "PythonUDF":
-                raise self._refused(f"the Python function {node.fields['name']!r}", "compute it with select() in a step before this one")
+                raise self._refused(
+                    f"the Python function {node.fields['name']!r}", "compute it with select() in a step before this one"
+                )
             case "AggregateExpression":
                 raise self._refused("an aggregate function", "aggregate with groupBy().agg()")
             case "OuterReference" | "Exists" | "ListQuery" | "InSubquery" | "DynamicPruningSubquery":
@@ -185,25 +193,7 @@ class _Conversion:
         return InvalidQuery(f"{what} is not supported{text} (in {self.where})".replace("– (in", "(in"), hint=hint)
 
 
-def conjuncts(spark: SparkSession, condition: Java) -> list[Java]:
-    """``a AND b AND c`` as a list."""
-    pending, result = [condition], []
-    while pending:
-        one = pending.pop()
-        if one.getClass().getSimpleName() == "And":
-            pending.extend((one.right(), one.left()))
-        else:
-            result.append(one)
-    return result
-
-
-def literal_true(spark: SparkSession) -> Java:
-    return catalyst(spark).expressions.Literal.TrueLiteral()
-
-
 def _in_utc(value: Any) -> Any:
-    import datetime
-
     if isinstance(value, datetime.datetime) and value.tzinfo is not None:
         return value.astimezone(datetime.UTC)
     return value

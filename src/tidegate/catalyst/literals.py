@@ -78,7 +78,8 @@ def internal_value(value: Java, of: DataType) -> Scalar:
                 )
     except OverflowError:
         raise InvalidQuery(
-            f"a constant of type {t.simple_string(of)} lies outside the years 1 to 9999", hint="use a date in that range"
+            f"a constant of type {t.simple_string(of)} lies outside the years 1 to 9999",
+            hint="use a date in that range",
         ) from None
 
 

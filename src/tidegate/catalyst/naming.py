@@ -43,7 +43,9 @@ class Scope:
         try:
             return self.columns[expr_id]
         except KeyError:
-            raise Bug(f"the optimised plan refers to an attribute (id {expr_id}) that no operator below it makes") from None
+            raise Bug(
+                f"the optimised plan refers to an attribute (id {expr_id}) that no operator below it makes"
+            ) from None
 
     def plus(self, more: Mapping[int, Column]) -> Scope:
         return Scope({**self.columns, **more})

@@ -37,7 +37,7 @@ Decision: TypeAlias = Choice | Refusal
 
 
 def facts_from(
-    keys: Iterable[str], read: Callable[[str], bytes | None], *, attempt: Attempt, checkpoints_retained: int
+    plan: CheckpointPlan, attempt: Attempt, keys: Iterable[str], read: Callable[[str], bytes | None]
 ) -> Facts:
     """Sort a listing made after claim ``attempt`` was written, reading only the documents the choice depends on.
 
@@ -52,12 +52,10 @@ def facts_from(
         committed=frozenset(key.ref for key in parsed if isinstance(key, layout.CommittedKey)),
         keys=keys,
     )
-    writers = sorted(
-        (key.attempt for key in parsed if isinstance(key, layout.RestoredKey) and key.attempt < attempt), reverse=True
-    )
-    at = writers[0] if writers else None
+    writers = sorted(key.attempt for key in parsed if isinstance(key, layout.RestoredKey) and key.attempt < attempt)
+    at = writers[-1] if writers else None
     # The chain is followed until enough checkpoints are known; older attempts cannot matter any more.
-    while at is not None and len(lineage_of(facts, attempt)) < checkpoints_retained:
+    while at is not None and len(candidates(plan, attempt, facts)) < plan.config.checkpoints_retained:
         key = layout.restored_key(at)
         data = read(key)
         if data is None:
@@ -68,7 +66,7 @@ def facts_from(
         facts.restored[at] = decode(Restored, key, data)
         named = facts.restored[at].ref
         at = named.attempt if named is not None else None
-    for ref in lineage_of(facts, attempt)[:checkpoints_retained]:
+    for ref in candidates(plan, attempt, facts):
         _read_manifest(facts, ref, read)
     return facts
 
@@ -108,12 +106,17 @@ def lineage_of(facts: Facts, attempt: Attempt) -> tuple[ManifestRef, ...]:
     return tuple(lineage)
 
 
+def candidates(plan: CheckpointPlan, attempt: Attempt, facts: Facts) -> tuple[ManifestRef, ...]:
+    """As much of the lineage as is retained, best first: nobody goes back further."""
+    lineage = lineage_of(facts, attempt)
+    if not plan.rules.lineage:
+        lineage = tuple(ref for ref in sorted(facts.manifests, reverse=True) if ref.attempt < attempt)
+    return lineage[: plan.config.checkpoints_retained]
+
+
 def choose(plan: CheckpointPlan, attempt: Attempt, facts: Facts, *, accept_duplicates: bool = False) -> Decision:
     """The newest restorable checkpoint of the lineage, or the reason why none may be restored."""
-    retained = plan.config.checkpoints_retained
-    lineage = lineage_of(facts, attempt)[:retained]
-    if not plan.rules.lineage:
-        lineage = tuple(sorted(facts.manifests, reverse=True))[:retained]
+    lineage = candidates(plan, attempt, facts)
     stored = frozenset(facts.keys)
     passed: list[ManifestRef] = []
     problems: list[str] = []

@@ -62,7 +62,7 @@ class Retention:
         the best restore point. A chunk goes when a retired or abandoned checkpoint named it and no kept one does:
         every later checkpoint is built upon the newest kept one, so it can never be named again.
         """
-        retired, kept = self.kept[: -retained or None], self.kept[-retained:]
+        retired, kept = self.kept[:-retained], self.kept[-retained:]
         over = tuple(one for one in self.abandoned if one.ref.checkpoint < self.newest())
         needed = frozenset[str]().union(*(one.chunks for one in kept)) if by_reference else frozenset[str]()
         garbage = dict.fromkeys(self.garbage)

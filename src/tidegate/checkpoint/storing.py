@@ -39,6 +39,7 @@ from tidegate.checkpoint.events import (
 )
 from tidegate.checkpoint.layout import claim_key, committed_key, manifest_key, restored_key
 from tidegate.checkpoint.manifest import Claim, Committed, Restored, decode, encode
+from tidegate.checkpoint.plan import CheckpointPlan
 from tidegate.checkpoint.ports import BlobStore, Created
 from tidegate.checkpoint.recovery import facts_from
 from tidegate.model.errors import TidegateError, Unavailable
@@ -49,7 +50,7 @@ StorageEffect: TypeAlias = (
 )
 
 
-def perform(effect: StorageEffect, store: BlobStore, now_ms: Callable[[], int]) -> Event:
+def perform(plan: CheckpointPlan, effect: StorageEffect, store: BlobStore, now_ms: Callable[[], int]) -> Event:
     """Do what ``effect`` says and report it. An outcome the store cannot tell is reported as unknown, never guessed."""
     match effect:
         case WriteClaim():
@@ -58,7 +59,7 @@ def perform(effect: StorageEffect, store: BlobStore, now_ms: Callable[[], int]) 
             return _restored(effect, store, now_ms)
         case ListLocation(attempt):
             try:
-                return LocationListed(now_ms(), attempt, facts_from(store.list(""), store.read))
+                return LocationListed(now_ms(), attempt, facts_from(plan, attempt, store.list(""), store.read))
             except TidegateError as error:
                 return ListingFailed(now_ms(), attempt, failure_of(error))
         case LookForClaim(attempt, about):

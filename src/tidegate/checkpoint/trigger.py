@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 
 from tidegate.model.elements import CheckpointKind
 
+PAUSE_AFTER_FAILURE_MS = 1_000
+
 
 @dataclass(frozen=True, slots=True)
 class Trigger:
@@ -13,23 +15,31 @@ class Trigger:
 
     due_ms: int
     requests: tuple[str, ...] = ()
+    not_before_ms: int | None = None
+    """After a failed checkpoint nothing starts before this moment, whatever is due: a subtask that declines must not be stormed."""
 
     def requested(self, token: str) -> Trigger:
         return self if token in self.requests else replace(self, requests=(*self.requests, token))
 
     def kind_due(self, now_ms: int, interval_ms: int, *, all_exhausted: bool) -> CheckpointKind | None:
         """What should start now, if anything may. The final one answers every request as well."""
+        # A clock that steps back must not stall anything: no moment lies further ahead than one interval.
+        ahead_ms = now_ms + interval_ms
+        if self.not_before_ms is not None and now_ms < self.not_before_ms <= ahead_ms:
+            return None
         if all_exhausted:
             return CheckpointKind.FINAL
         if self.requests:
             return CheckpointKind.MANUAL
-        # A clock that steps back must not stall the trigger: nothing is ever due later than one interval from now.
-        return CheckpointKind.PERIODIC if now_ms >= self.due_ms or self.due_ms > now_ms + interval_ms else None
+        return CheckpointKind.PERIODIC if now_ms >= self.due_ms or self.due_ms > ahead_ms else None
 
     def triggered(self, now_ms: int, interval_ms: int) -> Trigger:
         """A checkpoint started: it answers all requests so far, and all missed ticks collapse into it."""
         on_grid_ms = self.due_ms + interval_ms
         return Trigger(on_grid_ms if now_ms < on_grid_ms <= now_ms + interval_ms else now_ms + interval_ms)
+
+    def failed(self, now_ms: int, interval_ms: int) -> Trigger:
+        return replace(self, not_before_ms=now_ms + min(interval_ms, PAUSE_AFTER_FAILURE_MS))
 
 
 def at_start(now_ms: int, interval_ms: int, requests: tuple[str, ...], *, restored: bool) -> Trigger:

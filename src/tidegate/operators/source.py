@@ -45,6 +45,14 @@ class Idleness(msgspec.Struct, frozen=True, kw_only=True, tag_field="format", ta
     idle: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class SplitRequest:
+    """Content of a SplitsWanted."""
+
+    open: int
+    finished: tuple[int, ...]
+
+
 @dataclass(slots=True)
 class _OpenSplit:
     split: Split
@@ -74,6 +82,9 @@ class SourceOperator(Stateless):
         self._known: set[int] = set()
         self._finished: dict[int, CheckpointId | None] = {}
         """Finished split → first checkpoint that reported it."""
+        self._unheard: set[int] = set()
+        """Finished, and the enumerator has not answered since it was told: it counts what each reader holds."""
+        self._told: frozenset[int] = frozenset()
         self._assignments_seen = 0
         self._early: dict[int, AssignSplits] = {}
         self._ask_at_ms = now_ms
@@ -110,6 +121,8 @@ class SourceOperator(Stateless):
             active_ms = float("-inf") if number in self._restored_idle_splits else now_ms
             self._open.append(_OpenSplit(position.split, position.position, active_ms))
         self._answered = True
+        self._unheard -= self._told
+        self._told = frozenset()
         self._unassigned = message.unassigned
         self._no_more |= message.no_more
         self._ask_at_ms = now_ms if message.splits else now_ms + self._config.discovery_interval_ms
@@ -117,20 +130,17 @@ class SourceOperator(Stateless):
         if self._restored_idle and not self._unassigned:
             self._active_ms = float("-inf")
 
-    def wants_splits(self, now_ms: float) -> bool:
-        """True when it is time to ask the enumerator, for the first time or again; counts as asking."""
+    def ask(self, now_ms: float) -> SplitRequest | None:
+        """What to tell the enumerator when it is time to ask for splits, for the first time or again."""
         if self._no_more or len(self._open) >= SPLITS_AHEAD or now_ms < self._ask_at_ms:
-            return False
+            return None
         self._ask_at_ms = now_ms + ASK_AGAIN_MS
-        return True
+        self._told = frozenset(self._unheard)
+        return SplitRequest(len(self._open), tuple(sorted(self._unheard)))
 
     @property
     def open_splits(self) -> int:
         return len(self._open)
-
-    @property
-    def finished_splits(self) -> tuple[int, ...]:
-        return tuple(sorted(self._finished))
 
     @property
     def drained(self) -> bool:
@@ -192,6 +202,7 @@ class SourceOperator(Stateless):
         assert self._open[0] is current
         self._open.popleft()
         self._finished[current.split.number] = None
+        self._unheard.add(current.split.number)
         if current.reader is not None:
             current.reader.close()
 
@@ -239,7 +250,7 @@ class SourceOperator(Stateless):
                 self._finished[number] = checkpoint
         progress = SourceProgress(
             open=tuple(SplitPosition(split=one.split, position=one.position) for one in self._open),
-            finished=self.finished_splits,
+            finished=tuple(sorted(self._finished)),
         )
         quiet = tuple(
             sorted(one.split.number for one in self._open if self._is_idle_since(one.active_ms, self._polled_ms))
@@ -248,9 +259,7 @@ class SourceOperator(Stateless):
 
     def on_completed(self, checkpoint: CheckpointId) -> None:
         self._finished = {
-            number: reported
-            for number, reported in self._finished.items()
-            if reported is None or reported > checkpoint
+            number: reported for number, reported in self._finished.items() if reported is None or reported > checkpoint
         }
 
     def close(self) -> None:

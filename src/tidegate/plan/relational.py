@@ -86,6 +86,8 @@ class AggregateCall:
     filter: str | None = None
     ansi: bool = True
     sql: str = ""
+    ignore_nulls: bool = False
+    """``first``, ``last``, ``any_value`` only."""
 
 
 @dataclass(frozen=True, slots=True)

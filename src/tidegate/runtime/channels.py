@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 import polars as pl
 
-from tidegate.model.elements import Batch, Element, Watermark
+from tidegate.model.elements import Barrier, Batch, CancelCheckpoint, Element, Watermark
 from tidegate.model.errors import SlotLost
 from tidegate.model.ids import ChannelId
 
@@ -96,7 +96,9 @@ class OutputChannel:
     def grant(self, batches: int) -> None:
         """The reader consumed this many more batches."""
         if batches > len(self._under_way):
-            raise SlotLost(f"channel {self.channel} was granted credit for {batches} batches, {len(self._under_way)} are under way")
+            raise SlotLost(
+                f"channel {self.channel} was granted credit for {batches} batches, {len(self._under_way)} are under way"
+            )
         for _ in range(batches):
             self._under_way_bytes -= self._under_way.popleft()
         self._pump()
@@ -174,6 +176,11 @@ class InputChannel:
 
     def __len__(self) -> int:
         return len(self._queue)
+
+    @property
+    def makes_rows(self) -> bool:
+        """The next element may lead to output that needs room: all but barriers and their cancellation."""
+        return not isinstance(self._queue[0], Barrier | CancelCheckpoint)
 
     def push(self, sequence: int, element: Element) -> None:
         if sequence != self._expected:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import queue
 import threading
 import time
-import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -14,10 +13,9 @@ from tidegate.checkpoint.layout import chunk_key, chunk_name
 from tidegate.checkpoint.ports import BlobStore
 from tidegate.model.errors import TidegateError
 from tidegate.model.ids import Attempt, CheckpointId, OperatorId, SlotIndex, SubtaskId
-from tidegate.model.snapshot import INLINE_BYTES_MAX, ChunkHandle, OperatorSnapshot
-from tidegate.operators.protocol import NewChunk, OperatorState
+from tidegate.model.snapshot import OperatorSnapshot
 from tidegate.runtime.effects import Persist
-from tidegate.state.codec import encode_chunk
+from tidegate.runtime.persisting import persist_states
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +64,13 @@ class Uploader:
             started = time.monotonic()
             outcome: UploadOutcome
             try:
-                stored = [self._store_state(persist, operator, state) for operator, state in persist.states]
+                persisted = persist_states(persist, self._name, self._put)
                 outcome = Uploaded(
                     persist.checkpoint,
                     persist.subtask,
-                    tuple(snapshot for snapshot, _ in stored),
+                    persisted.snapshots,
                     (time.monotonic() - started) * 1000,
-                    sum(size for _, size in stored),
+                    persisted.uploaded_bytes,
                 )
             except TidegateError as failure:
                 outcome = UploadFailed(persist.checkpoint, persist.subtask, str(failure))
@@ -80,40 +78,9 @@ class Uploader:
                 outcome = UploadFailed(persist.checkpoint, persist.subtask, f"{type(failure).__name__}: {failure}")
             self._on_done(outcome)
 
-    def _store_state(
-        self, persist: Persist, operator: OperatorId, state: OperatorState
-    ) -> tuple[OperatorSnapshot, int]:
-        handles: list[ChunkHandle] = []
-        uploaded_bytes = 0
-        for number, chunk in enumerate(state.chunks):
-            if isinstance(chunk, ChunkHandle):
-                handles.append(chunk)
-                continue
-            name = chunk_name(operator, self._attempt, persist.subtask.index, persist.checkpoint, number)
-            handle = self._store_chunk(name, chunk)
-            uploaded_bytes += handle.size_bytes
-            handles.append(handle)
-        snapshot = OperatorSnapshot(
-            operator=operator,
-            subtask=persist.subtask.index,
-            chunks=tuple(handles),
-            value=state.value,
-            source=state.source,
-            committables=state.committables,
-        )
-        return snapshot, uploaded_bytes
+    def _name(self, operator: OperatorId, subtask: SlotIndex, checkpoint: CheckpointId, number: int) -> str:
+        return chunk_name(operator, self._attempt, subtask, checkpoint, number)
 
-    def _store_chunk(self, name: str, chunk: NewChunk) -> ChunkHandle:
-        data = encode_chunk(chunk.rows)
-        inline = len(data) <= INLINE_BYTES_MAX
-        if not inline:
-            # Refused means that our own earlier try landed: nobody else can form this name.
-            self._store.create(chunk_key(name), data)
-        return ChunkHandle(
-            name=name,
-            groups=chunk.groups,
-            rows=chunk.rows.height,
-            size_bytes=len(data),
-            checksum=zlib.crc32(data),
-            data=data if inline else None,
-        )
+    def _put(self, name: str, data: bytes) -> None:
+        # Refused means that our own earlier try landed: nobody else can form this name.
+        self._store.create(chunk_key(name), data)

@@ -11,7 +11,6 @@ from typing import Any, Protocol
 
 import numpy as np
 import polars as pl
-import pyarrow as pa
 from numpy.typing import NDArray
 
 Rows = NDArray[np.int64]
@@ -33,6 +32,18 @@ _NULL_POINTER = -1
 _GARBAGE_ROWS_MIN = 1 << 14
 
 
+class Probe(Protocol):
+    """Null equals null, NaN equals NaN."""
+
+    def equals_row(self, positions: Rows, rows: Rows) -> Mask:
+        """Value ``positions[i]`` against stored row ``rows[i]``."""
+        ...
+
+    def equals(self, left: Rows, right: Rows) -> Mask:
+        """Value ``left[i]`` against value ``right[i]``."""
+        ...
+
+
 class StateColumn(Protocol):
     """Row numbers are the table's: dense from 0, never beyond what was appended."""
 
@@ -48,8 +59,8 @@ class StateColumn(Protocol):
         """``rows`` holds no row twice."""
         ...
 
-    def equal(self, rows: Rows, values: pl.Series) -> Mask:
-        """Null equals null, NaN equals NaN."""
+    def probe(self, values: pl.Series) -> Probe:
+        """For comparing many subsets of ``values`` with stored rows and with one another."""
         ...
 
     def keep(self, rows: Rows) -> None:
@@ -80,7 +91,6 @@ class FixedColumn:
         self.dtype = dtype
         self._width = _FIXED[type(dtype)]
         self._physical = pl.Series([], dtype=dtype).to_physical().dtype
-        self._floating = self._width.kind == "f"
         self._height = 0
         self._data: NDArray[np.generic] = np.zeros(0, self._width)
         self._valid: Mask = np.zeros(0, np.bool_)
@@ -97,23 +107,17 @@ class FixedColumn:
         self._height = end
 
     def gather(self, rows: Rows) -> pl.Series:
-        data, valid = self._data[rows], self._valid[rows]
-        if valid.all():
-            series = pl.Series(data)
-        else:
-            series = pl.Series(pa.array(data, mask=~valid))
-        return series if series.dtype == self.dtype else series.cast(self._physical).cast(self.dtype)
+        series, valid = pl.Series(self._data[rows]), self._valid[rows]
+        if not valid.all():
+            series = _masked(series, valid)
+        return series if series.dtype == self.dtype else series.cast(self.dtype)
 
     def scatter(self, rows: Rows, values: pl.Series) -> None:
         self._data[rows], self._valid[rows] = self._split(values)
 
-    def equal(self, rows: Rows, values: pl.Series) -> Mask:
+    def probe(self, values: pl.Series) -> Probe:
         data, valid = self._split(values)
-        mine = self._data[rows]
-        same = mine == data
-        if self._floating:
-            same |= np.isnan(mine) & np.isnan(data)
-        return same & (self._valid[rows] == valid)
+        return _FixedProbe(self._data, self._valid, data, valid)
 
     def keep(self, rows: Rows) -> None:
         self._data, self._valid, self._height = self._data[rows], self._valid[rows], len(rows)
@@ -127,7 +131,7 @@ class FixedColumn:
         return self._data[:height], self._valid[:height]
 
     def _split(self, values: pl.Series) -> tuple[NDArray[np.generic], Mask | bool]:
-        physical = values.to_physical()
+        physical = values if values.dtype == self._physical else values.cast(self._physical)
         if physical.null_count() == 0:
             return physical.to_numpy(), True
         zero = False if self._width.kind == "b" else 0
@@ -137,6 +141,24 @@ class FixedColumn:
         end = self._height + more
         self._data, self._valid = grown(self._data, end), grown(self._valid, end).view(np.bool_)
         return end
+
+
+class _FixedProbe:
+    def __init__(self, stored: NDArray[Any], stored_valid: Mask, data: NDArray[Any], valid: Mask | bool) -> None:
+        self._stored, self._stored_valid, self._data, self._valid = stored, stored_valid, data, valid
+
+    def equals_row(self, positions: Rows, rows: Rows) -> Mask:
+        valid = self._valid if isinstance(self._valid, bool) else self._valid[positions]
+        return _same(self._stored[rows], self._data[positions]) & (self._stored_valid[rows] == valid)
+
+    def equals(self, left: Rows, right: Rows) -> Mask:
+        same = _same(self._data[left], self._data[right])
+        return same if isinstance(self._valid, bool) else same & (self._valid[left] == self._valid[right])
+
+
+def _same(left: NDArray[Any], right: NDArray[Any]) -> Mask:
+    same = left == right
+    return same | ((left != left) & (right != right)) if left.dtype.kind == "f" else same
 
 
 class ArenaColumn:
@@ -166,7 +188,7 @@ class ArenaColumn:
         present = pointers != _NULL_POINTER
         if present.all():
             return self._arena.gather(pl.Series(pointers))
-        return self._arena.gather(pl.Series(pa.array(pointers, mask=~present)))
+        return self._arena.gather(_masked(pl.Series(pointers), present))
 
     def scatter(self, rows: Rows, values: pl.Series) -> None:
         if values.null_count() == 0:
@@ -180,8 +202,8 @@ class ArenaColumn:
         if len(self._arena) > 2 * self._height + _GARBAGE_ROWS_MIN:
             self.keep(np.arange(self._height))
 
-    def equal(self, rows: Rows, values: pl.Series) -> Mask:
-        return self.gather(rows).eq_missing(values).to_numpy()
+    def probe(self, values: pl.Series) -> Probe:
+        return _ArenaProbe(self, values)
 
     def keep(self, rows: Rows) -> None:
         survivors = _detached(self.gather(rows), self.dtype)
@@ -203,6 +225,22 @@ class ArenaColumn:
             last = self._segments.pop()
             self._segments[-1] = pl.concat([self._segments[-1], last], rechunk=True)
         self._arena = pl.concat(self._segments, rechunk=False)
+
+
+class _ArenaProbe:
+    def __init__(self, column: ArenaColumn, values: pl.Series) -> None:
+        self._column, self._values = column, values
+
+    def equals_row(self, positions: Rows, rows: Rows) -> Mask:
+        return self._column.gather(rows).eq_missing(self._values.gather(positions)).to_numpy()
+
+    def equals(self, left: Rows, right: Rows) -> Mask:
+        return self._values.gather(left).eq_missing(self._values.gather(right)).to_numpy()
+
+
+def _masked(values: pl.Series, valid: Mask) -> pl.Series:
+    both = pl.DataFrame({"values": values, "valid": valid})
+    return both.select(pl.when("valid").then("values")).to_series()
 
 
 def _detached(values: pl.Series, dtype: pl.DataType) -> pl.Series:

@@ -23,8 +23,8 @@ _ROW_MASK = np.uint64(0xFFFFFFFF)
 _TAG_MASK = np.uint64(0xFFFFFFFF00000000)
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
 _SLOTS_MIN = 1 << 10
-_SLOTS_PER_ROW = 2
-"""At most half of the slots are used: probe sequences stay short."""
+_SLOTS_PER_ROW = 3
+"""At most a third of the slots are used: probe sequences stay short."""
 _ROWS_MAX = (1 << 32) - 2
 
 

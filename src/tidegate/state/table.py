@@ -48,6 +48,7 @@ class KeyedTable:
         self._alive: Mask = np.zeros(0, np.bool_)
         self._live = 0
         self._changed_epoch: NDArray[np.int32] = np.zeros(0, np.int32)
+        self._scratch: Rows = np.zeros(0, np.int64)
         self._epoch = 1
         self._tombstones: list[tuple[int, pl.DataFrame]] = []
         self._chain = Chain()
@@ -67,21 +68,9 @@ class KeyedTable:
         """The row of each key, and the rows that are new (their values are null). A key that occurs twice gets one row."""
         self.compact()
         columns = keys.get_columns()
-
-        def same_as_row(positions: Rows, rows: Rows) -> Mask:
-            same = self._alive[rows]
-            for mine, theirs in zip(self._keys, columns, strict=True):
-                same = same & mine.equal(rows, theirs.gather(positions))
-            return same
-
-        def same_key(left: Rows, right: Rows) -> Mask:
-            same = np.ones(len(left), np.bool_)
-            for column in columns:
-                same &= column.gather(left).eq_missing(column.gather(right)).to_numpy()
-            return same
-
+        probe = _KeyProbe(self._keys, columns, self._alive)
         first_new = self._index.rows
-        found, added = self._index.find_or_add(self._hash_keys(keys), same_as_row, same_key)
+        found, added = self._index.find_or_add(self._hash_keys(keys), probe.equals_row, probe.equals)
         if len(added):
             for mine, theirs in zip(self._keys, columns, strict=True):
                 mine.append(theirs.gather(added))
@@ -97,15 +86,15 @@ class KeyedTable:
 
     def find(self, keys: pl.DataFrame) -> Rows:
         """The row of each key, or MISSING."""
-        columns = keys.get_columns()
+        probe = _KeyProbe(self._keys, keys.get_columns(), self._alive)
+        return self._index.find(self._hash_keys(keys), probe.equals_row)
 
-        def same_as_row(positions: Rows, rows: Rows) -> Mask:
-            same = self._alive[rows]
-            for mine, theirs in zip(self._keys, columns, strict=True):
-                same = same & mine.equal(rows, theirs.gather(positions))
-            return same
-
-        return self._index.find(self._hash_keys(keys), same_as_row)
+    def all_distinct(self, rows: Rows) -> bool:
+        """Whether no row occurs twice: each writes its position, and reads it back unless another came after it."""
+        self._scratch = grown(self._scratch, self._index.rows).view(np.int64)
+        positions = np.arange(len(rows))
+        self._scratch[rows] = positions
+        return bool((self._scratch[rows] == positions).all())
 
     def keys_of(self, rows: Rows) -> pl.DataFrame:
         return _frame("k", self._keys, rows)
@@ -231,6 +220,26 @@ class KeyedTable:
 
     def _key_names(self) -> list[str]:
         return [f"k{i}" for i in range(len(self._keys))]
+
+
+class _KeyProbe:
+    """Whole keys of a batch against live rows and one another. A removed row equals nothing."""
+
+    def __init__(self, stored: list[StateColumn], keys: list[pl.Series], alive: Mask) -> None:
+        self._columns = [column.probe(values) for column, values in zip(stored, keys, strict=True)]
+        self._alive = alive
+
+    def equals_row(self, positions: Rows, rows: Rows) -> Mask:
+        same = self._alive[rows]
+        for column in self._columns:
+            same &= column.equals_row(positions, rows)
+        return same
+
+    def equals(self, left: Rows, right: Rows) -> Mask:
+        same = np.ones(len(left), np.bool_)
+        for column in self._columns:
+            same &= column.equals(left, right)
+        return same
 
 
 def _cut_to(handle: ChunkHandle, groups: KeyGroupRange) -> ChunkHandle:

@@ -7,7 +7,8 @@ import os
 from pathlib import Path, PurePosixPath
 
 from tidegate.checkpoint.ports import AlreadyThere, Created
-from tidegate.model.errors import Bug, InvalidQuery, TidegateError, Unavailable
+from tidegate.model.errors import Bug
+from tidegate.model.os_errors import explain
 
 TEMPORARY_PREFIX = ".tmp-"
 """Files under this prefix are writes that never finished; no listing shows them."""
@@ -141,20 +142,3 @@ class LocalBlobStore:
         if not self.root.is_dir():
             raise explain(FileNotFoundError(errno.ENOENT, "no such directory"), "reach", self.root)
 
-
-def explain(error: OSError, doing: str, path: Path) -> TidegateError:
-    """An operating system error as what the user can do about it."""
-    where = f"cannot {doing} {path}: {error.strerror or error}"
-    match error.errno:
-        case errno.EROFS:
-            return InvalidQuery(where, hint="the file system is mounted read-only: choose another location")
-        case errno.EACCES | errno.EPERM:
-            return InvalidQuery(where, hint="give the user that runs Spark write permission there, or choose another location")
-        case errno.ENOTDIR | errno.EISDIR:
-            return InvalidQuery(where, hint="a file stands where a directory is needed, or the reverse: choose another location")
-        case errno.ENOSPC | errno.EDQUOT:
-            return Unavailable(where, hint="the disk or the quota is full: free some space, the query goes on by itself")
-        case errno.ENOENT:
-            return Unavailable(where, hint="the location vanished (unmounted, or deleted by somebody): bring it back")
-        case _:
-            return Unavailable(where, hint="the file system answered with an error; it is tried again")

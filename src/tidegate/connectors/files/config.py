@@ -123,7 +123,7 @@ def _parse_csv(options: Options, config: FileSourceConfig) -> FileSourceConfig:
     separator = options.character("sep", options.character("delimiter", ","))
     if not separator:
         raise options.invalid("sep", separator, "one ASCII character")
-    return _replace(
+    return replace(
         config,
         fail_fast=_mode(options),
         header=options.flag("header"),

@@ -87,7 +87,6 @@ class _CsvLines:
                 schema=dict.fromkeys(self._names, pl.String),
                 truncate_ragged_lines=True,
                 encoding="utf8-lossy",
-                n_threads=1,
             )
         except pl.exceptions.PolarsError as error:
             raise corrupt(f"the CSV lines after {where}", error) from error
@@ -108,6 +107,9 @@ class _CsvLines:
             if quoted:
                 fields.append(self._unescape.sub(r"\1", quoted[1]) if self._unescape else quoted[1])
                 end = quoted.end()
+            elif self._quoted and line.startswith(self._config.quote, at) and self._config.quote not in line[at + 1 :]:
+                fields.append(line[at + 1 :])  # Never closed: the rest of the line is the value.
+                end = len(line)
             else:
                 end = line.find(separator, at)
                 end = len(line) if end < 0 else end

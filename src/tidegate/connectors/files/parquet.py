@@ -11,7 +11,7 @@ from tidegate.connectors.files.splits import FileSplit, ParquetPosition
 from tidegate.connectors.rows import RowShape
 from tidegate.model.errors import DataError
 
-PIECE_BYTES = 4 * 1024 * 1024
+PIECE_BYTES = 8 * 1024 * 1024
 """Decoded at once, about: larger is faster per row, but a turn of the loop must stay short."""
 PIECE_ROWS_MIN = 16_384
 PIECE_ROWS_MAX = 262_144

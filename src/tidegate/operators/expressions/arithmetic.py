@@ -207,7 +207,7 @@ def check_overflow(call: Call, child: pl.Expr) -> Built:
     of = call.args[0].type
     assert isinstance(of, Decimal)
     assert isinstance(call.type, Decimal)
-    return decimals.fitted(decimals.unscaled(child), of.scale, call.type, child)
+    return decimals.fitted(decimals.unscaled(child), of.precision, of.scale, call.type, child)
 
 
 @function("unscaledvalue", supports=takes(Decimal))

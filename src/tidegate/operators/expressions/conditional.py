@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
 
 import polars as pl
 
@@ -83,13 +82,18 @@ def _ordered(call: Call) -> str | None:
 
 @function("greatest", supports=arity(2, _MANY, also=_ordered), null_skips=False)
 def greatest(call: Call, *values: pl.Expr) -> Built:
-    """Skips nulls; NaN is greater than any number."""
-    return reduce(lambda best, value: pl.when(best.is_null() | (value > best)).then(value).otherwise(best), values)
+    """Skips nulls; NaN is greater than any number, where Polars would skip it."""
+    best = pl.max_horizontal(values)
+    if call.type not in t.FRACTIONAL:
+        return best
+    nan = pl.lit(float("nan"), dtype=polars_type(call.type))
+    return pl.when(pl.any_horizontal(value.is_nan() for value in values)).then(nan).otherwise(best)
 
 
 @function("least", supports=arity(2, _MANY, also=_ordered), null_skips=False)
 def least(call: Call, *values: pl.Expr) -> Built:
-    return reduce(lambda best, value: pl.when(best.is_null() | (value < best)).then(value).otherwise(best), values)
+    """Skips nulls, and NaN unless there is nothing else: Polars agrees."""
+    return pl.min_horizontal(values)
 
 
 @function("normalizenanandzero", supports=takes(*t.FRACTIONAL))

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import polars as pl
 
 from tidegate.model.types import Decimal
-from tidegate.operators.expressions.compiled import Check, Checked
+from tidegate.operators.expressions.compiled import Built, Check, Checked
 
 DIGITS_MAX = 38
 OUT_OF_RANGE = "NUMERIC_VALUE_OUT_OF_RANGE"
@@ -47,10 +47,16 @@ def rescale(value: pl.Expr, scale: int, to_scale: int) -> pl.Expr:
     return divide_half_up(value, integer(10 ** (scale - to_scale)))
 
 
-def fitted(value: pl.Expr, scale: int, to: Decimal, *inputs: pl.Expr) -> Checked:
-    """Unscaled ``value`` rounded to ``to``; an error where it does not fit although all inputs are there."""
-    result = scaled(rescale(value, scale, to.scale), to)
-    return _checked(result, inputs)
+def fitted(value: pl.Expr, digits: int, scale: int, to: Decimal, *inputs: pl.Expr) -> Built:
+    """Unscaled ``value`` of at most ``digits`` digits rounded to ``to``; an error where it does not fit.
+
+    Spark chooses result types so that most operations always fit: those pay no check.
+    """
+    rounds = to.scale < scale
+    result = rescale(value, scale, to.scale)
+    if digits - scale + to.scale + rounds <= to.precision:
+        return result.reinterpret(dtype=pl.Decimal(to.precision, to.scale))
+    return _checked(scaled(result, to), inputs)
 
 
 def _checked(result: pl.Expr, inputs: tuple[pl.Expr, ...]) -> Checked:
@@ -60,19 +66,20 @@ def _checked(result: pl.Expr, inputs: tuple[pl.Expr, ...]) -> Checked:
     return Checked(result, (Check(present & result.is_null(), OUT_OF_RANGE),))
 
 
-def add(left: pl.Expr, right: pl.Expr, a: Decimal, b: Decimal, to: Decimal, *, sign: int = 1) -> Checked:
+def add(left: pl.Expr, right: pl.Expr, a: Decimal, b: Decimal, to: Decimal, *, sign: int = 1) -> Built:
     scale = max(a.scale, b.scale)
-    if max(a.precision - a.scale, b.precision - b.scale) + scale + 1 <= DIGITS_MAX:
+    digits = max(a.precision - a.scale, b.precision - b.scale) + scale + 1
+    if digits <= DIGITS_MAX:
         x, y = rescale(unscaled(left), a.scale, scale), rescale(unscaled(right), b.scale, scale)
-        return fitted(x + y if sign > 0 else x - y, scale, to, left, right)
+        return fitted(x + y if sign > 0 else x - y, digits, scale, to, left, right)
     up, across = 10 ** (scale - a.scale), sign * 10 ** (scale - b.scale)
     return _wide(lambda x, y: x * up + y * across, scale, left, right, to)
 
 
-def multiply(left: pl.Expr, right: pl.Expr, a: Decimal, b: Decimal, to: Decimal) -> Checked:
+def multiply(left: pl.Expr, right: pl.Expr, a: Decimal, b: Decimal, to: Decimal) -> Built:
     scale = a.scale + b.scale
     if a.precision + b.precision <= DIGITS_MAX:
-        return fitted(unscaled(left) * unscaled(right), scale, to, left, right)
+        return fitted(unscaled(left) * unscaled(right), a.precision + b.precision, scale, to, left, right)
     return _wide(lambda x, y: x * y, scale, left, right, to)
 
 
@@ -81,8 +88,10 @@ def divide(left: pl.Expr, right: pl.Expr, a: Decimal, b: Decimal, to: Decimal) -
     shift = to.scale - a.scale + b.scale
     # A divisor this short keeps every quotient further from a tie than the 39th decimal place: one rounding is enough.
     if 0 <= shift and a.precision + shift <= DIGITS_MAX - 1 and b.precision + to.scale <= DIGITS_MAX:
-        result = scaled(divide_half_up(unscaled(left) * 10**shift, unscaled(right)), to)
-        return _checked_division(result, left, right)
+        rounded = divide_half_up(unscaled(left) * 10**shift, unscaled(right))
+        if a.precision + shift <= to.precision:
+            return Checked(rounded.reinterpret(dtype=pl.Decimal(to.precision, to.scale)), ())
+        return _checked_division(scaled(rounded, to), left, right)
     widen = 10 ** (_DIVISION_SCALE - a.scale + b.scale)
     wide = _wide(lambda x, y: _half_up(x * widen, y) if y else None, _DIVISION_SCALE, left, right, to)
     return _checked_division(wide.value, left, right)

@@ -1,0 +1,58 @@
+# Everything a person or a machine does with this project. Plain `make` prints this list.
+# Every target does its own set-up first; once done it is not done again until the lock file changes.
+
+PYTHON ?= python3
+PY := .venv/bin/python
+SEEDS ?= 500
+RUNS ?= 20
+STATES ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check fast bench simulate model chaos lock clean
+
+help:  ## this list
+	@echo "Tidegate: PySpark streaming queries, continuously and exactly once."
+	@echo
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: .venv/.ready  ## everything this machine needs: packages, a Java runtime if there is none
+
+.venv/.ready: requirements.lock pyproject.toml tools/setup.py tools/uv.lock
+	@$(PYTHON) tools/setup.py
+
+demo: setup  ## a query runs on Spark, workers are killed, the result equals Spark batch
+	@$(PY) examples/demo.py
+
+check: setup  ## lint, format, types, architecture
+	@.venv/bin/ruff check .
+	@.venv/bin/ruff format --check --quiet .
+	@.venv/bin/basedpyright
+	@.venv/bin/lint-imports --no-cache
+
+fast: setup  ## the tests without Spark: seconds
+	@.venv/bin/pytest tests/unit tests/property tests/simulation -m "not slow"
+
+test: check  ## check, then every test: the quick ones first
+	@.venv/bin/pytest $(TESTS) $(PYTEST)
+
+TESTS = $(wildcard tests/unit tests/property tests/simulation tests/integration tests/differential tests/e2e)
+
+bench: setup  ## Tidegate beside Spark Structured Streaming, in one run, as ratios
+	@$(PY) benchmarks/bench.py
+
+simulate: setup  ## the protocol under faults: SEEDS=500 runs, or one with SEED=n
+	@$(PY) -m tidegate.testing.simulate $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
+
+model: setup  ## exhaustive model check of the coordinator's rules
+	@$(PY) -m tidegate.testing.model $(if $(STATES),--states-max $(STATES))
+
+chaos: setup  ## RUNS=20 runs on real Spark with kill -9 of random slots and of the driver
+	@$(PY) tools/chaos.py --runs $(RUNS)
+
+lock: setup  ## compile requirements.lock again from pyproject.toml
+	@.tools/bin/uv pip compile --quiet --universal --generate-hashes --no-header --extra java --group dev --python-version 3.11 \
+		--output-file requirements.lock pyproject.toml
+
+clean:  ## remove everything that can be made again
+	@rm -rf .venv .tools build dist artifacts .pytest_cache .ruff_cache .hypothesis .import_linter_cache spark-warehouse
+	@find src tests examples benchmarks tools -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,247 @@
+"""The handle of a running query, shaped like PySpark's ``StreamingQuery``."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as NotInTime
+from typing import Any
+
+from pyspark.sql.streaming.listener import StreamingQueryProgress
+
+from tidegate.api.explain import explain_query
+from tidegate.api.reports import QueryIdentity, Totals, build_report, describe_checkpoint
+from tidegate.checkpoint.effects import Failed, Fenced, Finished, Outcome, Stopped
+from tidegate.checkpoint.events import Failure
+from tidegate.model import errors
+from tidegate.model.config import QueryConfig
+from tidegate.model.errors import TidegateError
+from tidegate.model.ids import CheckpointId
+from tidegate.plan.graph import JobGraph
+from tidegate.plan.relational import Sink
+from tidegate.spark.driver import JobMaster
+from tidegate.spark.status import JobSnapshot, Recovery
+
+RECENT_REPORTS_MAX = 100
+
+
+class StreamingQuery:
+    """One started query. All methods may be called from any thread."""
+
+    def __init__(
+        self,
+        master: JobMaster,
+        identity: QueryIdentity,
+        graph: JobGraph,
+        plan: Sink,
+        config: QueryConfig,
+        location: str,
+        sink_description: str,
+    ) -> None:
+        self._master = master
+        self._identity = identity
+        self._graph = graph
+        self._plan = plan
+        self._config = config
+        self._sink_description = sink_description
+        self.location = location
+        """The checkpoint location."""
+        self._reports: deque[StreamingQueryProgress] = deque(maxlen=RECENT_REPORTS_MAX)
+        self._totals: Totals | None = None
+        self._reporter = threading.Thread(target=self._report, name=f"tidegate-reports-{identity.name}", daemon=True)
+        self._reporter.start()
+
+    # --- PySpark's surface ---------------------------------------------------------------------------------------------
+
+    @property
+    def id(self) -> str:
+        """The same over all restarts from the same checkpoint location."""
+        return self._identity.id
+
+    @property
+    def runId(self) -> str:  # noqa: N802  PySpark's name
+        """New with every start."""
+        return self._identity.run_id
+
+    @property
+    def name(self) -> str | None:
+        return self._identity.name
+
+    @property
+    def isActive(self) -> bool:  # noqa: N802
+        return not self._master.ended.is_set()
+
+    @property
+    def status(self) -> dict[str, Any]:
+        now = self._master.status.now()
+        messages = {
+            "starting": "Deploying the slots",
+            "running": "Running continuously",
+            "recovering": "Recovering from a failure",
+            "ended": "Stopped",
+        }
+        return {
+            "message": messages.get(now.phase, now.phase),
+            "isDataAvailable": any(metrics.backlog for metrics in now.operators().values()),
+            "isTriggerActive": now.phase == "running",
+        }
+
+    @property
+    def lastProgress(self) -> StreamingQueryProgress | None:  # noqa: N802
+        return self._reports[-1] if self._reports else None
+
+    @property
+    def recentProgress(self) -> list[StreamingQueryProgress]:  # noqa: N802
+        return list(self._reports)
+
+    def awaitTermination(self, timeout: float | None = None) -> bool | None:  # noqa: N802
+        """Waits for the end, at most ``timeout`` seconds. Raises what ended the query if it failed.
+
+        With ``timeout``: whether it has ended.
+        """
+        if timeout is not None and timeout < 0:
+            raise errors.InvalidQuery(f"timeout must not be negative, but is {timeout}")
+        # A wait without a limit would not notice Ctrl-C on every platform.
+        give_up = None if timeout is None else time.monotonic() + timeout
+        while not self._master.ended.wait(1.0 if give_up is None else max(0.0, min(1.0, give_up - time.monotonic()))):
+            if give_up is not None and time.monotonic() >= give_up:
+                return False
+        failure = self.exception()
+        if failure is not None:
+            raise failure
+        return None if timeout is None else True
+
+    def exception(self) -> TidegateError | None:
+        """Why the query failed; None while it runs, after ``stop()``, and when its input was read to the end."""
+        return error_of(self._master.status.now().outcome)
+
+    def stop(self) -> None:
+        """Ends the query without a further checkpoint: the next start goes on from the last completed one.
+
+        Returns when no process of the query runs any more.
+        """
+        self.request_stop()
+        self._master.ended.wait()
+
+    def explain(self, extended: bool = False) -> None:
+        """Prints stages, channels and parallelism; ``extended`` also the plan and every setting."""
+        print(self.explain_text(extended))  # noqa: T201  it is what explain() is for
+
+    def processAllAvailable(self) -> None:  # noqa: N802
+        """Waits until everything that was there at the call is read and its results are visible in the sink.
+
+        For tests: a source that never pauses makes it wait for ever. Raises what ended the query if it fails meanwhile.
+        """
+        # What was there must be discovered first; then two reports of each slot in a row have to agree that nothing is left.
+        settled_s = time.monotonic() + 2 * self._config.discovery_interval_ms / 1000
+        seen: tuple[int, ...] | None = None
+        while self.isActive:
+            now = self._master.status.now()
+            rows = tuple(metrics.rows_out for metrics in now.operators().values())
+            heard_s = min((now.heard_s.get(slot, 0.0) for slot in range(self._graph.parallelism)), default=0.0)
+            if heard_s > settled_s and self._all_idle(now):
+                if rows == seen:
+                    break
+                seen, settled_s = rows, heard_s
+            elif heard_s > settled_s:
+                seen = None
+            with self._master.status.changed:
+                self._master.status.changed.wait(0.1)
+        if self.isActive:
+            self.checkpoint()
+        failure = self.exception()
+        if failure is not None:
+            raise failure
+
+    # --- beyond PySpark ------------------------------------------------------------------------------------------------
+
+    def checkpoint(self, timeout: float | None = None) -> dict[str, Any]:
+        """Takes a checkpoint now, waits until its output is visible, and returns its id, duration, sizes and phases.
+
+        Raises when it fails, and ``Unavailable`` after ``timeout`` seconds (the checkpoint goes on).
+        """
+        answer: Future[CheckpointId] = self._master.checkpoint()
+        try:
+            taken = answer.result(timeout)
+        except NotInTime:
+            raise errors.Unavailable(
+                f"the checkpoint was not complete after {timeout} s", hint="it goes on; see lastProgress"
+            ) from None
+        for report in reversed(self._master.status.now().history.reports):
+            if report.checkpoint == taken:
+                return describe_checkpoint(report)
+        return {"id": taken}
+
+    def explain_text(self, extended: bool = False) -> str:
+        return explain_query(self._plan, self._graph, self._config, self._sink_description, extended=extended)
+
+    @property
+    def recoveries(self) -> tuple[Recovery, ...]:
+        """Every restart of this run, with the time of each of its phases."""
+        return self._master.status.now().recoveries
+
+    def snapshot(self) -> JobSnapshot:
+        """Everything known about the query right now."""
+        return self._master.status.now()
+
+    def request_stop(self) -> None:
+        self._master.stop()
+
+    def wait_ended(self, timeout: float) -> bool:
+        """Like ``awaitTermination`` but never raises what ended the query."""
+        return self._master.ended.wait(timeout)
+
+    def __repr__(self) -> str:
+        return f"StreamingQuery(name={self.name!r}, id={self.id!r}, {self.status['message']})"
+
+    # --- inside --------------------------------------------------------------------------------------------------------
+
+    def _all_idle(self, now: JobSnapshot) -> bool:
+        sources = {scan.id for scan in self._graph.scans()}
+        return len(now.slots) == self._graph.parallelism and all(
+            sources <= set(slot.idle_sources) for slot in now.slots.values()
+        )
+
+    def _report(self) -> None:
+        while not self._master.ended.wait(self._config.progress_interval_ms / 1000):
+            self._take_report()
+        self._take_report()
+
+    def _take_report(self) -> None:
+        now = self._master.status.now()
+        if now.slots:
+            report, self._totals = build_report(self._identity, self._graph, now, self._totals, self._sink_description)
+            self._reports.append(report)
+
+
+def error_of(outcome: Outcome | None) -> TidegateError | None:
+    """The exception that stands for how a query ended; None for a good end."""
+    match outcome:
+        case None | Finished() | Stopped():
+            return None
+        case Fenced(by):
+            return errors.Fenced(
+                f"attempt {by} of this pipeline was started elsewhere and owns it now",
+                hint="stop the other query first if this one should run",
+            )
+        case Failed(failure):
+            return _to_error(failure)
+
+
+def _to_error(failure: Failure) -> TidegateError:
+    kinds: dict[str, type[TidegateError]] = {
+        kind.code: kind
+        for kind in (
+            errors.InvalidQuery,
+            errors.UserCodeFailed,
+            errors.DataError,
+            errors.Unavailable,
+            errors.Fenced,
+            errors.CorruptSnapshot,
+            errors.SlotLost,
+            errors.Bug,
+        )
+    }
+    return kinds.get(failure.code, TidegateError)(failure.message, hint=failure.hint)

@@ -1,0 +1,73 @@
+"""Streaming relations → Scan. Keys of options are lower case: Spark treats them as case-insensitive, and so do connectors."""
+
+from __future__ import annotations
+
+from pyspark.cloudpickle import dumps, loads
+from pyspark.sql.datasource import CaseInsensitiveDict, DataSource
+
+from tidegate.catalyst.context import Context, attributes, output_of
+from tidegate.catalyst.java import Java, byte_string, class_name, pairs
+from tidegate.catalyst.naming import Relation, Scope, fields_of
+from tidegate.model.errors import InvalidQuery
+from tidegate.model.types import Schema
+from tidegate.plan.relational import Scan
+
+_ZONED_FORMATS = ("csv", "json", "parquet", "orc", "text", "xml")
+
+
+def file_scan(context: Context, plan: Java) -> Relation:
+    """``StreamingRelation``: the file sources and other sources of Spark's first interface."""
+    source = plan.dataSource()
+    form = str(source.className())
+    options = {key.lower(): value for key, value in pairs(source.options()).items()}
+    if form.lower() in _ZONED_FORMATS:
+        # Timestamps written without a zone, in files or in directory names, are in the session's.
+        options.setdefault("timezone", context.zone)
+    return _scan(context, plan, form.lower(), options, b"")
+
+
+def table_scan(context: Context, plan: Java) -> Relation:
+    """``StreamingRelationV2``: ``rate``, Kafka, and data sources written in Python."""
+    form = str(plan.sourceName())
+    options = {str(key).lower(): str(value) for key, value in dict(plan.extraOptions().asCaseSensitiveMap()).items()}
+    if class_name(plan.table()) != "PythonTable":
+        return _scan(context, plan, form.lower(), options, b"")
+    return _scan(context, plan, form, options, _python_source(context, form, options))
+
+
+def _scan(context: Context, plan: Java, form: str, options: dict[str, str], payload: bytes) -> Relation:
+    source_schema: Schema = output_of(plan)
+    columns = {
+        node.expr_id: context.names.column(one.name, one.type)
+        for node, one in zip(attributes(plan), source_schema, strict=True)
+    }
+    nullable = {column.name: one.nullable for column, one in zip(columns.values(), source_schema, strict=True)}
+    scan = Scan(
+        id=context.names.operator("source"),
+        format=form,
+        options=dict(sorted(options.items())),
+        schema=fields_of(columns.values(), nullable),
+        columns=tuple(one.name for one in source_schema),
+        payload=payload,
+        source_schema=source_schema,
+    )
+    return Relation(scan, Scope(columns))
+
+
+def _python_source(context: Context, form: str, options: dict[str, str]) -> bytes:
+    """The user's DataSource, made as Spark makes it: from the registered class, with options that ignore case."""
+    session: Java = context.spark._jsparkSession
+    registered = session.sessionState().dataSourceManager().lookupDataSource(form)
+    kind = loads(byte_string(registered.dataSourceCls().command()))
+    try:
+        source = kind(options=CaseInsensitiveDict(options))
+    except Exception as error:
+        raise InvalidQuery(
+            f"the data source {form!r} could not be made: {type(error).__name__}: {error}",
+            hint=f"{kind.__name__}.__init__ is called with the options of the stream; check them",
+        ) from error
+    if not isinstance(source, DataSource):
+        raise InvalidQuery(
+            f"the data source {form!r} is a {kind.__name__}, not a pyspark DataSource", hint="derive it from DataSource"
+        )
+    return dumps(source)

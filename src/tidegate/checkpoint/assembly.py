@@ -1,0 +1,93 @@
+"""From the acknowledgements of all subtasks to the manifest of a checkpoint."""
+
+from __future__ import annotations
+
+from tidegate.checkpoint.layout import ManifestRef, chunk_key, chunk_origin
+from tidegate.checkpoint.manifest import Manifest
+from tidegate.checkpoint.plan import CheckpointPlan
+from tidegate.checkpoint.sources import SplitAssigner
+from tidegate.model.elements import CheckpointKind
+from tidegate.model.messages import SubtaskAcked
+from tidegate.model.snapshot import OperatorSnapshot
+
+
+def named_chunks(acks: tuple[SubtaskAcked, ...]) -> frozenset[str]:
+    """Keys of all stored chunks the snapshots refer to."""
+    return frozenset(
+        chunk_key(chunk.name)
+        for ack in acks
+        for snapshot in ack.snapshots
+        for chunk in snapshot.chunks
+        if chunk.data is None
+    )
+
+
+def written_chunks(ref: ManifestRef, acks: tuple[SubtaskAcked, ...]) -> frozenset[str]:
+    """Keys of the chunks that were written for this very checkpoint."""
+    return frozenset(
+        chunk_key(chunk.name)
+        for ack in acks
+        for snapshot in ack.snapshots
+        for chunk in snapshot.chunks
+        if chunk.data is None and chunk_origin(chunk.name) == ref
+    )
+
+
+def strangers(ref: ManifestRef, base: Manifest | None, acks: tuple[SubtaskAcked, ...]) -> frozenset[str]:
+    """Chunks a checkpoint must not name: neither written for it nor part of the completed checkpoint before it.
+
+    Such a chunk belongs to a checkpoint that was never confirmed, or has left the state and may be deleted at any
+    moment. A subtask that has not heard of the last completion can name one; the checkpoint is then given up.
+    """
+    known = base.chunk_keys() if base is not None else frozenset[str]()
+    return named_chunks(acks) - known - written_chunks(ref, acks)
+
+
+def missing_operators(plan: CheckpointPlan, acks: tuple[SubtaskAcked, ...]) -> tuple[str, ...]:
+    """Stateful operators without any entry: a manifest without them could never be restored."""
+    present = {snapshot.operator for ack in acks for snapshot in ack.snapshots}
+    return tuple(operator for operator in plan.stateful if operator not in present)
+
+
+def assemble(
+    plan: CheckpointPlan,
+    ref: ManifestRef,
+    kind: CheckpointKind,
+    base: Manifest | None,
+    acks: tuple[SubtaskAcked, ...],
+    sources: tuple[SplitAssigner, ...],
+) -> Manifest:
+    """The manifest of a checkpoint that every subtask has acknowledged."""
+    snapshots = [snapshot for ack in acks for snapshot in ack.snapshots]
+    return Manifest(
+        pipeline=plan.pipeline,
+        checkpoint=ref.checkpoint,
+        attempt=ref.attempt,
+        parent=(base.checkpoint, base.attempt) if base is not None else None,
+        kind=kind,
+        max_parallelism=plan.config.max_parallelism,
+        parallelism=plan.parallelism,
+        operators=tuple(sorted((_entry(plan, ref, one) for one in snapshots), key=lambda e: (e.operator, e.subtask))),
+        sources=tuple(
+            assigner.fold(
+                snapshot.source
+                for snapshot in snapshots
+                if snapshot.operator == assigner.operator and snapshot.source is not None
+            )
+            for assigner in sources
+        ),
+    )
+
+
+def _entry(plan: CheckpointPlan, ref: ManifestRef, snapshot: OperatorSnapshot) -> OperatorSnapshot:
+    """The snapshot as it is stored: source progress is folded over all subtasks and stands in ``Manifest.sources``."""
+    committables = snapshot.committables
+    if not plan.rules.committables_are_state:
+        committables = tuple(one for one in committables if one.checkpoint == ref.checkpoint)
+    return OperatorSnapshot(
+        operator=snapshot.operator,
+        subtask=snapshot.subtask,
+        chunks=snapshot.chunks,
+        value=snapshot.value,
+        committables=committables,
+    )

@@ -1,0 +1,308 @@
+"""The life of one pipeline's coordinator; ``step`` is the only door. Claim → list → choose → write ``restored`` → look →
+commit and sweep → deploy → run → end, and again after a failure. Replaying the events replays the run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TypeAlias
+
+from tidegate.checkpoint import coordinator, ending, restart, retention, sources, trigger
+from tidegate.checkpoint import effects as ef
+from tidegate.checkpoint import events as ev
+from tidegate.checkpoint.effects import Effect
+from tidegate.checkpoint.events import Event, Failure
+from tidegate.checkpoint.manifest import Restored
+from tidegate.checkpoint.ending import Step
+from tidegate.checkpoint.phases import (
+    Active,
+    BackingOff,
+    Claiming,
+    CommittingRestored,
+    Deploying,
+    Ending,
+    Listing,
+    LookingFirst,
+    New,
+    Over,
+    RestartAt,
+    Retry,
+    Session,
+    State,
+    Sweeping,
+    WritingRestored,
+)
+from tidegate.checkpoint.plan import CheckpointPlan
+from tidegate.checkpoint.recovery import Choice, Refusal, choose
+from tidegate.checkpoint.running import Broken, Complete, FencedOut, Running, Turn
+from tidegate.model.errors import Bug, Unavailable
+from tidegate.model.ids import Attempt
+
+NEWEST_POSSIBLE = Attempt(1 << 40)
+
+
+def step(plan: CheckpointPlan, state: State, event: Event) -> Step:
+    """Advance the pipeline by one event. The same events give the same states and effects, in any process."""
+    match state, event:
+        case New(), ev.Started(_, process, newest_claim, accept_duplicates):
+            session = Session(process, accept_duplicates=accept_duplicates)
+            return _claim(session, Attempt(newest_claim + 1), automatic=False)
+
+        case Claiming(session, attempt), ev.ClaimWritten(_, of) if of == attempt:
+            return Listing(session, attempt), (ef.ListLocation(attempt),)
+        case Claiming(session, attempt, automatic), ev.ClaimRefused(_, of, process) if of == attempt:
+            if process == session.process:
+                return Listing(session, attempt), (ef.ListLocation(attempt),)
+            if automatic and plan.rules.no_ping_pong:
+                # Somebody else took over while we restarted. Fencing him back would go on for ever.
+                return ending.over(ef.Fenced(attempt), session)
+            return _claim(session, Attempt(attempt + 1), automatic=automatic)
+        case Claiming(), ev.ClaimUnknown(now_ms, of) if of == state.attempt:
+            return _retry_later(plan, state, now_ms, "the claim")
+
+        case Listing(session, attempt), ev.LocationListed(_, of, facts) if of == attempt:
+            match choose(plan, attempt, facts, accept_duplicates=session.accept_duplicates):
+                case Refusal(failure):
+                    return ending.over(ef.Failed(failure), session)
+                case Choice() as choice:
+                    chosen = WritingRestored(session, attempt, choice)
+                    return chosen, (_write_restored(chosen),)
+        case Listing(session), ev.ListingFailed(now_ms, of, failure) if of == state.attempt:
+            if not failure.retryable:
+                return ending.over(ef.Failed(failure), session)
+            return _retry_later(plan, state, now_ms, "the listing of the location", failure)
+
+        case WritingRestored(), ev.RestoredWritten(_, of) if of == state.attempt:
+            return _restored_stands(plan, state)
+        case WritingRestored(session, _, choice), ev.RestoredRefused(_, of, holds) if of == state.attempt:
+            if holds == _document(of, choice):
+                return _restored_stands(plan, state)
+            return ending.over(ef.Failed(_foreign_restored(of)), session)
+        case WritingRestored(), ev.RestoredUnknown(now_ms, of) if of == state.attempt:
+            if not plan.rules.unknown_is_unknown:
+                return _restored_stands(plan, state)
+            return _retry_later(plan, state, now_ms, "what the attempt restores")
+
+        case LookingFirst(session, attempt, choice), ev.LookAnswered(_, of, None, newer) if of == attempt:
+            if newer:
+                return ending.over(ef.Fenced(Attempt(attempt + 1)), session)
+            return _act(plan, session, attempt, choice)
+        case LookingFirst(), ev.LookFailed(now_ms, of, None) if of == state.attempt:
+            return _retry_later(plan, state, now_ms, "the look for a newer claim")
+
+        case CommittingRestored(session, attempt, Choice(manifest) as choice), ev.SinksCommitted(_, of, checkpoint) if (
+            of == attempt and manifest is not None and manifest.checkpoint == checkpoint
+        ):
+            sweeping, effects = _sweep(plan, session, attempt, choice)
+            return sweeping, (ef.MarkCommitted(manifest.ref), *effects)
+        case CommittingRestored(session, attempt), ev.SinksFailed(now_ms, of, _, failure) if of == attempt:
+            return ending.without_slots(plan, session, attempt, now_ms, failure)
+        case Sweeping(session, attempt, choice), ev.SinksSwept(_, of) if of == attempt:
+            return Deploying(session, _prepare(plan, session, attempt, choice)), (ef.Deploy(attempt, choice.manifest),)
+
+        case Deploying(session, run), ev.SplitsDiscovered(_, of) if of == run.attempt:
+            return Deploying(session, coordinator.discovered(run, event)), ()
+        case Deploying(session, run), ev.SlotsReady(now_ms, of) if of == run.attempt:
+            return _begin(plan, session, run, now_ms)
+        case Deploying(session, run) | Active(session, run), ev.AttemptFailed(now_ms, of, failure) if of == run.attempt:
+            return ending.leave(plan, session, run, now_ms, Broken(failure))
+        # The stage returned though nobody told it to.
+        case Deploying(session, run) | Active(session, run), ev.SlotsFree(now_ms, of) if of == run.attempt:
+            ended, effects = ending.leave(plan, session, run, now_ms, Broken(ending.slots_gone(of)))
+            ended, more = step(plan, ended, event)
+            return ended, (*effects, *more)
+        case Deploying(session, run) | Active(session, run), ev.StopRequested(now_ms):
+            return ending.leave(plan, session, run, now_ms, ef.Stopped())
+        case Active(session, run), _:
+            return _turned(plan, session, event.now_ms, coordinator.advance(plan, run, event))
+
+        case Ending(_, attempt), ev.SlotsFree(_, of) if of == attempt:
+            return ending.ended(replace(state, free=True))
+        case Ending(_, attempt, _, owed), ev.SinksCommitted(_, of, checkpoint) if of == attempt and checkpoint == owed:
+            return ending.ended(replace(state, owed=None))
+        case Ending(_, attempt, _, owed), ev.SinksFailed(_, of, checkpoint) if of == attempt and checkpoint == owed:
+            return ending.ended(replace(state, owed=None))  # The next start repeats it from the manifest.
+        case Ending(_, _, RestartAt()), ev.StopRequested():
+            return replace(state, then=ef.Stopped()), ()
+        case BackingOff(session, attempt, until_ms), ev.ClockTicked(now_ms) if now_ms >= until_ms:
+            return _claim(session, Attempt(attempt + 1), automatic=True)
+
+        case (
+            Claiming(session)
+            | Listing(session)
+            | WritingRestored(session)
+            | LookingFirst(session)
+            | CommittingRestored(session)
+            | Sweeping(session)
+            | BackingOff(session),
+            ev.StopRequested(),
+        ):
+            return ending.over(ef.Stopped(), session)
+        case (
+            (Claiming() | Listing() | WritingRestored() | LookingFirst()) as waiting,
+            ev.ClockTicked(now_ms),
+        ) if waiting.retry.at_ms is not None and now_ms >= waiting.retry.at_ms:
+            return replace(waiting, retry=replace(waiting.retry, at_ms=None)), (_outstanding(waiting),)
+        case Over(outcome), ev.CheckpointRequested(_, token):
+            return state, (ending.refuse(token, outcome),)
+        case (
+            Claiming()
+            | Listing()
+            | WritingRestored()
+            | LookingFirst()
+            | CommittingRestored()
+            | Sweeping()
+            | Deploying()
+            | Ending()
+            | BackingOff() as held,
+            ev.CheckpointRequested(_, token),
+        ):
+            session = replace(held.session, requests=tuple(dict.fromkeys((*held.session.requests, token))))
+            return replace(held, session=session), ()
+
+        case _, (
+            # Early, late or repeated: delivery is at-least-once.
+            ev.Started()
+            | ev.ClockTicked()
+            | ev.ClaimWritten()
+            | ev.ClaimRefused()
+            | ev.ClaimUnknown()
+            | ev.LocationListed()
+            | ev.ListingFailed()
+            | ev.RestoredWritten()
+            | ev.RestoredRefused()
+            | ev.RestoredUnknown()
+            | ev.LookAnswered()
+            | ev.LookFailed()
+            | ev.SinksCommitted()
+            | ev.SinksFailed()
+            | ev.SinksSwept()
+            | ev.SlotsReady()
+            | ev.SlotSaid()
+            | ev.SplitsDiscovered()
+            | ev.ManifestStored()
+            | ev.ManifestRefused()
+            | ev.ManifestUnknown()
+            | ev.CommittedMarked()
+            | ev.CleanupDone()
+            | ev.CheckpointRequested()
+            | ev.StopRequested()
+            | ev.AttemptFailed()
+            | ev.SlotsFree()
+        ):
+            return state, ()
+
+
+# --- claim and recovery -------------------------------------------------------------------------------------------
+
+
+def _claim(session: Session, attempt: Attempt, *, automatic: bool) -> Step:
+    return Claiming(session, attempt, automatic), (ef.WriteClaim(attempt, session.process),)
+
+
+def _document(attempt: Attempt, choice: Choice) -> Restored:
+    chosen = choice.manifest
+    return Restored(attempt=attempt, checkpoint=None if chosen is None else (chosen.checkpoint, chosen.attempt))
+
+
+def _write_restored(state: WritingRestored) -> ef.WriteRestored:
+    return ef.WriteRestored(state.attempt, _document(state.attempt, state.choice))
+
+
+def _restored_stands(plan: CheckpointPlan, state: WritingRestored) -> Step:
+    if not plan.rules.look_before_effects:
+        return _act(plan, state.session, state.attempt, state.choice)
+    looking = LookingFirst(state.session, state.attempt, state.choice)
+    return looking, (ef.LookForClaim(state.attempt, None),)
+
+
+def _act(plan: CheckpointPlan, session: Session, attempt: Attempt, choice: Choice) -> Step:
+    """The look found nobody: repeat the commits of the restored checkpoint, or go on when it carries none."""
+    manifest = choice.manifest
+    if manifest is None or not manifest.committables():
+        return _sweep(plan, session, attempt, choice)
+    commit = ef.CommitSinks(attempt, manifest.checkpoint, manifest.committables())
+    return CommittingRestored(session, attempt, choice), (commit,)
+
+
+def _sweep(plan: CheckpointPlan, session: Session, attempt: Attempt, choice: Choice) -> Step:
+    keep = choice.manifest.committables() if choice.manifest is not None else ()
+    # However late this lands, it can only touch attempts that our claim has fenced already.
+    older_than = attempt if plan.rules.late_is_harmless else NEWEST_POSSIBLE
+    return Sweeping(session, attempt, choice), (ef.SweepSinks(attempt, older_than, keep),)
+
+
+def _retry_later(
+    plan: CheckpointPlan,
+    state: Claiming | Listing | WritingRestored | LookingFirst,
+    now_ms: int,
+    what: str,
+    failure: Failure | None = None,
+) -> Step:
+    """The outcome is unknown: the same effect is asked for again, until the answer is certain or patience ends."""
+    tries = state.retry.tries + 1
+    if tries > plan.config.restart_attempts_max:
+        last = failure or Failure(Unavailable.code, f"the store did not answer {tries} times: {what}")
+        return ending.over(ef.Failed(replace(last, retryable=False)), state.session)
+    return replace(state, retry=Retry(tries, now_ms + restart.delay_ms(plan.config, tries - 1))), ()
+
+
+def _outstanding(state: Claiming | Listing | WritingRestored | LookingFirst) -> Effect:
+    match state:
+        case Claiming(session, attempt):
+            return ef.WriteClaim(attempt, session.process)
+        case Listing(_, attempt):
+            return ef.ListLocation(attempt)
+        case WritingRestored():
+            return _write_restored(state)
+        case LookingFirst(_, attempt):
+            return ef.LookForClaim(attempt, None)
+
+
+# --- deploy and run --------------------------------------------------------------------------------------------------
+
+
+def _prepare(plan: CheckpointPlan, session: Session, attempt: Attempt, choice: Choice) -> Running:
+    """The attempt as it will begin: splits, numbers and retention rebuilt from the manifest alone."""
+    states = {state.operator: state for state in choice.manifest.sources} if choice.manifest is not None else {}
+    return Running(
+        attempt=attempt,
+        base=choice.manifest,
+        next_checkpoint=choice.next_checkpoint,
+        trigger=trigger.Trigger(0),
+        sources=tuple(
+            sources.restored(states[operator], plan.parallelism)
+            if operator in states
+            else sources.fresh(operator, plan.parallelism)
+            for operator in plan.sources
+        ),
+        retention=retention.from_lineage(choice.lineage, choice.garbage),
+        restarts=session.restarts,
+    )
+
+
+def _begin(plan: CheckpointPlan, session: Session, run: Running, now_ms: int) -> Step:
+    first = trigger.at_start(
+        now_ms, plan.config.checkpoint_interval_ms, session.requests, restored=run.base is not None
+    )
+    run, assigned, _ = coordinator.assign_first(replace(run, trigger=first))
+    session = replace(session, requests=())
+    state, effects = _turned(plan, session, now_ms, coordinator.advance(plan, run, ev.ClockTicked(now_ms)))
+    return state, (*assigned, *effects)
+
+
+def _turned(plan: CheckpointPlan, session: Session, now_ms: int, turn: Turn) -> Step:
+    run, effects, leave = turn
+    session = replace(session, restarts=run.restarts)
+    if leave is None:
+        return Active(session, run), effects
+    state, more = ending.leave(plan, session, run, now_ms, leave)
+    return state, (*effects, *more)
+
+
+def _foreign_restored(attempt: Attempt) -> Failure:
+    return Failure(
+        Bug.code,
+        f"attempt {attempt} has written another restore point than the one it chose",
+        hint="please report it with the log of the driver",
+        retryable=False,
+    )

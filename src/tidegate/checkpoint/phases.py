@@ -1,0 +1,147 @@
+"""The phases of a coordinator's life, as values. Every one of them can be hashed, compared and replayed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from tidegate.checkpoint.effects import Outcome
+from tidegate.checkpoint.recovery import Choice
+from tidegate.checkpoint.restart import NO_RESTARTS, Restarts
+from tidegate.checkpoint.running import Running
+from tidegate.model.ids import Attempt, CheckpointId
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """What outlives the attempts of one driver process."""
+
+    process: str
+    restarts: Restarts = NO_RESTARTS
+    requests: tuple[str, ...] = ()
+    """People who asked for a checkpoint while none could be taken."""
+    accept_duplicates: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """Tries so far of the effect that is outstanding; ``at_ms``: its outcome is unknown, ask again then."""
+
+    tries: int = 0
+    at_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class New:
+    """Nothing has happened."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claiming:
+    """The claim of ``attempt`` is being created. ``automatic``: a restart, which may take this number and no other."""
+
+    session: Session
+    attempt: Attempt
+    automatic: bool
+    retry: Retry = Retry()
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The claim stands. What is in the location now decides what is restored."""
+
+    session: Session
+    attempt: Attempt
+    retry: Retry = Retry()
+
+
+@dataclass(frozen=True, slots=True)
+class WritingRestored:
+    """The choice is made and being written down: from then on all other branches are dead."""
+
+    session: Session
+    attempt: Attempt
+    choice: Choice
+    retry: Retry = Retry()
+
+
+@dataclass(frozen=True, slots=True)
+class LookingFirst:
+    """``restored`` stands. Is there a newer claim?"""
+
+    session: Session
+    attempt: Attempt
+    choice: Choice
+    retry: Retry = Retry()
+
+
+@dataclass(frozen=True, slots=True)
+class CommittingRestored:
+    """Output of the restored checkpoint is made visible: its author may have died before, or while, doing so."""
+
+    session: Session
+    attempt: Attempt
+    choice: Choice
+
+
+@dataclass(frozen=True, slots=True)
+class Sweeping:
+    """Transactions of older attempts that the restored checkpoint does not carry are aborted."""
+
+    session: Session
+    attempt: Attempt
+    choice: Choice
+
+
+@dataclass(frozen=True, slots=True)
+class Deploying:
+    """Slots start and restore; ``run`` is the attempt as it will begin."""
+
+    session: Session
+    run: Running
+
+
+@dataclass(frozen=True, slots=True)
+class Active:
+    session: Session
+    run: Running
+
+
+@dataclass(frozen=True, slots=True)
+class RestartAt:
+    """After a failure: claim the next number, not before this moment."""
+
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """The slots are told to leave; nothing new is begun before they are gone."""
+
+    session: Session
+    attempt: Attempt
+    then: Outcome | RestartAt
+    owed: CheckpointId | None = None
+    """A commit that is running and worth waiting for: the query ends when its output is visible."""
+    free: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BackingOff:
+    """Between two attempts."""
+
+    session: Session
+    attempt: Attempt
+    """The one that ended."""
+    until_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Over:
+    """The coordinator has said its last word."""
+
+    outcome: Outcome
+
+
+Recovering: TypeAlias = Claiming | Listing | WritingRestored | LookingFirst | CommittingRestored | Sweeping
+State: TypeAlias = New | Recovering | Deploying | Active | Ending | BackingOff | Over

@@ -1,0 +1,90 @@
+"""Names of output files before and after their commit, and the document that ties them together.
+
+::
+
+    <path>/_tidegate/staged/<pipeline>/<sink>/<attempt>-<subtask>-<n>.parquet                 durable, not visible
+    <path>/[k=v/…]part-<checkpoint>-<subtask>-<attempt>-<n>-<pipeline>-<sink>.snappy.parquet  committed
+
+Spark and every other reader of such directories skip names that begin with an underscore.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+import msgspec
+
+from tidegate.connectors.options import PIPELINE, Options
+from tidegate.model.errors import Bug, CorruptSnapshot
+from tidegate.model.ids import Attempt, CheckpointId, SlotIndex
+from tidegate.plan.relational import Sink
+
+STAGED = "_tidegate/staged"
+_STAGED_NAME = re.compile(r"(\d{6,})-(\d{5,})-(\d{6,})\.[a-z.]+")
+
+
+class StagedFile(msgspec.Struct, frozen=True, kw_only=True):
+    """Both names are relative to the output path."""
+
+    staged: str
+    final: str
+    rows: int
+
+
+class FilesToCommit(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="files/1"):
+    """What one subtask prepared for one checkpoint."""
+
+    files: tuple[StagedFile, ...]
+
+    def __post_init__(self) -> None:
+        for name in (part for file in self.files for part in (file.staged, file.final)):
+            if name.startswith("/") or ".." in PurePosixPath(name).parts:
+                raise ValueError(f"{name!r} leaves the output directory")
+
+
+@dataclass(frozen=True, slots=True)
+class StagingNames:
+    """All names of one sink of one pipeline. Nobody else's names can equal them."""
+
+    pipeline: str
+    sink: str
+
+    @classmethod
+    def of(cls, sink: Sink) -> StagingNames:
+        pipeline = Options(sink.options, "files sink").text(PIPELINE)
+        if not pipeline:
+            raise Bug(f"{PIPELINE} is missing from the options of sink {sink.id}: the driver sets it before it deploys")
+        return cls(_safe(pipeline), _safe(sink.id))
+
+    @property
+    def directory(self) -> str:
+        return f"{STAGED}/{self.pipeline}/{self.sink}"
+
+    def staged(self, attempt: Attempt, subtask: SlotIndex, number: int, extension: str) -> str:
+        return f"{self.directory}/{attempt:06d}-{subtask:05d}-{number:06d}.{extension}"
+
+    def final(
+        self, partition: str, checkpoint: CheckpointId, attempt: Attempt, subtask: SlotIndex, number: int, extension: str
+    ) -> str:
+        """Deterministic and unique. Sorts by checkpoint, so a listing shows the order of commits."""
+        name = f"part-{checkpoint:06d}-{subtask:05d}-{attempt:06d}-{number:06d}-{self.pipeline}-{self.sink}.{extension}"
+        return f"{partition}/{name}" if partition else name
+
+
+def attempt_of(staged_name: str) -> Attempt | None:
+    """Which attempt staged the file called so; None for a name that is not ours."""
+    found = _STAGED_NAME.fullmatch(staged_name)
+    return Attempt(int(found[1])) if found else None
+
+
+def decode(payload: bytes) -> FilesToCommit:
+    try:
+        return msgspec.msgpack.decode(payload, type=FilesToCommit)
+    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        raise CorruptSnapshot(f"a committable of the files sink cannot be decoded: {error}") from error
+
+
+def _safe(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9-]", "-", text)

@@ -1,0 +1,222 @@
+"""Second phase of an aggregation: accumulators of batches are merged into keyed state.
+
+Append: a group leaves once, when the watermark reaches its end, and is forgotten. Update: the current value of every group that a batch
+changed leaves at once. A row is late when its group's end has been reached; late rows are dropped and counted (accumulator rows, as
+Spark counts them).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from tidegate.model.elements import WATERMARK_MIN_US, Batch, Output, SourceStatus
+from tidegate.model.errors import CorruptSnapshot
+from tidegate.model.ids import CheckpointId
+from tidegate.model.snapshot import ChunkHandle, KeyGroupRange
+from tidegate.operators.accumulators.protocol import (
+    combine_expressions,
+    merged,
+    overflow_as_data_error,
+    settled,
+)
+from tidegate.operators.columns import polars_type
+from tidegate.operators.partial_aggregate import accumulators_of, key_schema
+from tidegate.operators.protocol import OperatorContext, OperatorCounters, OperatorState, Restored
+from tidegate.plan.relational import Aggregate, OutputMode
+from tidegate.state.chunk import RestoredChunk
+from tidegate.state.hashing import hash_columns
+from tidegate.state.leaves import Leaf, leaves_of, put_together, take_apart
+from tidegate.state.table import KeyedTable
+
+SLICE_ROWS = 1 << 15
+"""Closed groups leave in pieces of this many rows, so that back-pressure can act between them."""
+
+
+class AggregateValue(msgspec.Struct, frozen=True, tag_field="format", tag="aggregate/1"):
+    """What is not keyed: the watermark of the subtask that owned ``groups``. Groups it had closed are not in the state."""
+
+    watermark_us: int
+    groups: KeyGroupRange
+
+
+class AggregateOperator:
+    """Input: rows of ``partial_schema``, keys of this subtask's key groups only. Output: ``Aggregate.schema``."""
+
+    def __init__(self, node: Aggregate, context: OperatorContext) -> None:
+        self.counters = OperatorCounters()
+        self._node = node
+        self._context = context
+        self._keys = key_schema(node)
+        self._accumulators = accumulators_of(node)
+        self._accumulator_names = [field.name for a in self._accumulators for field in a.columns]
+        self._leaves = leaves_of(self._keys)
+        self._end_leaf = _event_time_leaf(node, self._leaves)
+        self._table = KeyedTable(
+            [polars_type(leaf.type) for leaf in self._leaves] or [pl.Boolean()],
+            [polars_type(field.type) for a in self._accumulators for field in a.columns],
+            hash_keys=self._hash_keys,
+            groups=context.groups,
+            max_parallelism=context.max_parallelism,
+        )
+        self._watermark_us = WATERMARK_MIN_US
+        self._first_end_us: int | None = None
+        self._restore(context.restored)
+
+    def on_batch(self, batch: Batch) -> Iterator[Output]:
+        rows = self._on_time(batch.rows)
+        if not rows.height:
+            return
+        keys = take_apart(rows, self._keys) if self._keys else rows.select(k0=pl.repeat(True, pl.len()))
+        changed = self._merge(keys, rows.select(self._accumulator_names))
+        if self._node.mode is OutputMode.UPDATE:
+            yield from self._emit(changed)
+        self._count()
+
+    def on_watermark(self, watermark_us: int) -> Iterator[Output]:
+        self._watermark_us = max(self._watermark_us, watermark_us)
+        if self._end_leaf is None or self._first_end_us is None or self._first_end_us > self._watermark_us:
+            return
+        closed = self._table.rows_at_most(self._end_leaf, self._watermark_us)
+        for start in range(0, len(closed), SLICE_ROWS):
+            piece = closed[start : start + SLICE_ROWS]
+            finished = list(self._emit(piece)) if self._node.mode is OutputMode.APPEND else []
+            # No tombstones: the watermark in the snapshot says that these groups are gone.
+            self._table.remove(piece, tombstones=False)
+            yield from finished
+        self._first_end_us = self._table.smallest(self._end_leaf)
+        self._count()
+
+    def output_watermark(self, watermark_us: int) -> int | None:
+        return watermark_us
+
+    def on_status(self, status: SourceStatus) -> Iterator[Output]:
+        return iter(())
+
+    def on_end(self) -> Iterator[Output]:
+        return iter(())
+
+    def snapshot(self, checkpoint: CheckpointId) -> OperatorState:
+        value = AggregateValue(self._watermark_us, self._context.groups)
+        return OperatorState(chunks=self._table.snapshot(checkpoint), value=msgspec.msgpack.encode(value))
+
+    def on_stored(self, checkpoint: CheckpointId, handles: tuple[ChunkHandle, ...]) -> None:
+        self._table.on_stored(checkpoint, handles)
+
+    def on_completed(self, checkpoint: CheckpointId) -> None:
+        self._table.on_completed(checkpoint)
+
+    def on_committed(self, checkpoint: CheckpointId) -> None:
+        return None
+
+    # -- merging
+
+    def _on_time(self, rows: pl.DataFrame) -> pl.DataFrame:
+        event_time = self._node.event_time
+        if event_time is None or self._watermark_us == WATERMARK_MIN_US:
+            return rows
+        end = pl.col(event_time.column)
+        if event_time.field is not None:
+            end = end.struct.field(event_time.field)
+        # A null event time is never late and never closed.
+        late = rows.select((end.to_physical() <= self._watermark_us).fill_null(False)).to_series()
+        if not late.any():
+            return rows
+        on_time = rows.filter(~late)
+        self.counters.late_rows += rows.height - on_time.height
+        return on_time
+
+    def _merge(self, keys: pl.DataFrame, added: pl.DataFrame) -> NDArray[np.int64]:
+        """Returns the rows that changed, each once."""
+        table = self._table
+        rows, new_rows = table.upsert(keys)
+        if self._end_leaf is not None and len(new_rows):
+            self._remember_end(keys.to_series(self._end_leaf))
+        if len(new_rows) < len(rows):
+            rows, added = self._combined(rows, added)
+        if len(new_rows) < len(rows):
+            before = table.values_of(rows)
+            before.columns = self._accumulator_names
+            added = merged(self._accumulators, before, added)
+        table.write(rows, added)
+        return rows
+
+    def _combined(self, rows: NDArray[np.int64], added: pl.DataFrame) -> tuple[NDArray[np.int64], pl.DataFrame]:
+        """Accumulator rows of one key (batches of several senders in one) are first combined among themselves."""
+        if self._table.all_distinct(rows):
+            return rows, added
+        numbered = added.with_columns(pl.Series("row", rows))
+        with overflow_as_data_error(self._accumulators):
+            grouped = numbered.group_by("row", maintain_order=True).agg(combine_expressions(self._accumulators))
+        combined = settled(grouped.select(self._accumulator_names), self._accumulators)
+        return grouped["row"].to_numpy(), combined
+
+    def _remember_end(self, ends: pl.Series) -> None:
+        first = ends.to_physical().min()
+        if isinstance(first, int) and (self._first_end_us is None or first < self._first_end_us):
+            self._first_end_us = first
+
+    def _emit(self, rows: NDArray[np.int64]) -> Iterator[Output]:
+        for start in range(0, len(rows), SLICE_ROWS):
+            piece = rows[start : start + SLICE_ROWS]
+            values = self._table.values_of(piece)
+            values.columns = self._accumulator_names
+            results = [accumulator.finish(values) for accumulator in self._accumulators]
+            keys = put_together(self._table.keys_of(piece), self._keys).get_columns() if self._keys else []
+            yield Batch(pl.DataFrame([*keys, *results]))
+
+    def _hash_keys(self, keys: pl.DataFrame) -> NDArray[np.uint64]:
+        """As the exchange hashes whole keys: a struct by its fields, without the leaf that says whether it is null."""
+        if not self._leaves:
+            return np.zeros(keys.height, np.uint64)
+        plain = [i for i, leaf in enumerate(self._leaves) if not leaf.presence]
+        return hash_columns(keys.select(f"k{i}" for i in plain), tuple(self._leaves[i].type for i in plain))
+
+    def _count(self) -> None:
+        self.counters.state_rows = self._table.live_rows
+        self.counters.state_bytes = self._table.size_bytes
+
+    # -- restoring
+
+    def _restore(self, restored: Restored) -> None:
+        owners = [_decoded(value) for value in restored.values]
+        overlapping = [owner for owner in owners if owner.groups.intersect(self._context.groups) is not None]
+        # All old owners behind one exchange had the same watermark at the barrier; the greatest never goes back.
+        self._watermark_us = max((owner.watermark_us for owner in overlapping), default=WATERMARK_MIN_US)
+        self._table.restore([self._without_closed(chunk, overlapping) for chunk in restored.chunks])
+        if self._end_leaf is not None:
+            self._first_end_us = self._table.smallest(self._end_leaf)
+        self._count()
+
+    def _without_closed(self, chunk: RestoredChunk, owners: list[AggregateValue]) -> RestoredChunk:
+        """Groups that their owner had closed before the barrier: stored earlier, emitted, gone."""
+        if self._end_leaf is None:
+            return chunk
+        closed = pl.lit(False)
+        for owner in owners:
+            owned = (pl.col("kg") >= owner.groups.start) & (pl.col("kg") < owner.groups.stop)
+            closed = closed | (owned & (pl.col(f"k{self._end_leaf}").to_physical() <= owner.watermark_us))
+        return RestoredChunk(chunk.handle, chunk.rows.filter(~closed.fill_null(False)))
+
+
+def _event_time_leaf(node: Aggregate, leaves: tuple[Leaf, ...]) -> int | None:
+    if node.event_time is None:
+        return None
+    wanted = (
+        (node.event_time.column,) if node.event_time.field is None else (node.event_time.column, node.event_time.field)
+    )
+    return next(i for i, leaf in enumerate(leaves) if leaf.path == wanted)
+
+
+def _decoded(value: bytes) -> AggregateValue:
+    try:
+        return msgspec.msgpack.decode(value, type=AggregateValue)
+    except msgspec.MsgspecError as error:
+        raise CorruptSnapshot(
+            f"the watermark of an aggregation cannot be read: {error}",
+            hint="restore an older checkpoint, or use the Tidegate version that wrote this one",
+        ) from error

@@ -1,0 +1,92 @@
+"""First phase of an aggregation: the rows of one batch become one row of accumulators per key. Keeps nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import polars as pl
+
+from tidegate.model.elements import Batch, Output
+from tidegate.model.types import FRACTIONAL, Array, DataType, Schema, Struct
+from tidegate.operators.accumulators.protocol import (
+    Accumulator,
+    overflow_as_data_error,
+    partial_expressions,
+    settled,
+)
+from tidegate.operators.accumulators.registry import accumulator_of
+from tidegate.operators.columns import polars_type
+from tidegate.operators.protocol import Stateless
+from tidegate.plan.relational import Aggregate, PartialAggregate
+from tidegate.state.leaves import leaf_expression, leaves_of, put_together
+
+_ONE_KEY = pl.lit(True).alias("k")
+
+
+def key_schema(aggregate: Aggregate) -> Schema:
+    fields = {field.name: field for field in aggregate.input_schema}
+    return tuple(fields[key] for key in aggregate.keys)
+
+
+def accumulators_of(aggregate: Aggregate) -> tuple[Accumulator, ...]:
+    return tuple(accumulator_of(call) for call in aggregate.calls)
+
+
+def partial_schema(aggregate: Aggregate) -> Schema:
+    """What the first phase sends to the second: the keys, then the accumulator columns of every call."""
+    columns = (field for accumulator in accumulators_of(aggregate) for field in accumulator.columns)
+    return (*key_schema(aggregate), *columns)
+
+
+def normalised(expression: pl.Expr, of: DataType) -> pl.Expr:
+    """One representation per key, as Spark's NormalizeFloatingNumbers: 0.0 for -0.0, one NaN; also inside arrays."""
+    match of:
+        case _ if of in FRACTIONAL:
+            zero, nan = pl.lit(0.0, polars_type(of)), pl.lit(float("nan"), polars_type(of))
+            return pl.when(expression == 0).then(zero).when(expression.is_nan()).then(nan).otherwise(expression)
+        case Array(element) if _has_floats(element):
+            return expression.list.eval(normalised(pl.element(), element))
+        case Struct(fields) if _has_floats(of):
+            parts = [normalised(expression.struct.field(f.name), f.type).alias(f.name) for f in fields]
+            return pl.when(expression.is_not_null()).then(pl.struct(parts))
+        case _:
+            return expression
+
+
+def _has_floats(of: DataType) -> bool:
+    match of:
+        case Array(element):
+            return _has_floats(element)
+        case Struct(fields):
+            return any(_has_floats(field.type) for field in fields)
+        case _:
+            return of in FRACTIONAL
+
+
+class PartialAggregateOperator(Stateless):
+    """Output: ``partial_schema``, one row per key of the batch, in no particular order."""
+
+    def __init__(self, node: PartialAggregate) -> None:
+        super().__init__()
+        self._keys = key_schema(node.aggregate)
+        self._accumulators = accumulators_of(node.aggregate)
+        self._aggregations = partial_expressions(self._accumulators)
+        self._grouping = [
+            normalised(leaf_expression(leaf), leaf.type).alias(f"k{i}") for i, leaf in enumerate(leaves_of(self._keys))
+        ]
+
+    def on_batch(self, batch: Batch) -> Iterator[Output]:
+        if batch.rows.height:
+            yield batch.with_rows(self._aggregated(batch.rows))
+
+    def _aggregated(self, rows: pl.DataFrame) -> pl.DataFrame:
+        with overflow_as_data_error(self._accumulators):
+            grouped = rows.group_by(self._grouping or [_ONE_KEY]).agg(self._aggregations)
+        accumulators = settled(
+            grouped.select(field.name for a in self._accumulators for field in a.columns), self._accumulators
+        )
+        if not self._keys:
+            return accumulators
+        return put_together(grouped.select(f"k{i}" for i in range(len(self._grouping))), self._keys).hstack(
+            accumulators
+        )

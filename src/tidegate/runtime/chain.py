@@ -1,0 +1,153 @@
+"""The operators of a stage, one behind the other. What leaves the last one leaves the chain."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from tidegate.model.elements import Batch, Output, SourceStatus, Watermark
+from tidegate.model.ids import CheckpointId, OperatorId
+from tidegate.model.messages import OperatorMetrics
+from tidegate.model.snapshot import OperatorSnapshot
+from tidegate.operators.protocol import Operator, OperatorState
+from tidegate.plan.relational import Plan
+from tidegate.runtime.failures import located
+
+
+@dataclass(slots=True)
+class Link:
+    """One operator of a chain, its name, and what passed it."""
+
+    operator: Operator
+    node: Plan
+    label: str
+    id: OperatorId | None
+    """None: has no state and no name of its own."""
+    rows_in: int = 0
+    rows_out: int = 0
+    busy_ms: float = 0.0
+    watermark_us: int | None = None
+
+
+class Chain:
+    """Feeds elements through the operators depth first, lazily: the caller draws outputs one at a time and may pause between two."""
+
+    def __init__(self, links: tuple[Link, ...], clock: Callable[[], float] | None, position: Callable[[], str]) -> None:
+        self.links = links
+        self._clock = clock
+        self._position = position
+
+    def feed(self, element: Batch | Watermark | SourceStatus, start: int = 0) -> Iterator[Output]:
+        return self._through(start, element)
+
+    def end(self, start: int = 0) -> Iterator[Output]:
+        """All input has ended: each operator in turn gives what it kept back, through those behind it."""
+        for index in range(start, len(self.links)):
+            link = self.links[index]
+            for output in self._draw(link, link.operator.on_end()):
+                yield from self._through(index + 1, output)
+
+    def _through(self, index: int, element: Batch | Watermark | SourceStatus) -> Iterator[Output]:
+        if index == len(self.links):
+            if not isinstance(element, SourceStatus):
+                yield element
+            return
+        link = self.links[index]
+        match element:
+            case Batch():
+                link.rows_in += element.rows.height
+                produced = self._start(link, lambda: link.operator.on_batch(element))
+            case Watermark(at_us=at_us):
+                link.watermark_us = at_us
+                produced = self._start(link, lambda: link.operator.on_watermark(at_us))
+            case SourceStatus():
+                produced = self._start(link, lambda: link.operator.on_status(element))
+        for output in self._draw(link, produced):
+            yield from self._through(index + 1, output)
+        match element:
+            case Watermark(at_us=at_us):
+                promised = link.operator.output_watermark(at_us)
+                if promised is not None:
+                    yield from self._through(index + 1, Watermark(promised))
+            case SourceStatus():
+                yield from self._through(index + 1, element)
+            case Batch():
+                pass
+
+    def _start(self, link: Link, call: Callable[[], Iterator[Output]]) -> Iterator[Output]:
+        """Operators that are no generators do their work in the call itself: time it, and blame it, all the same."""
+        clock = self._clock
+        began_ms = clock() if clock is not None else 0.0
+        try:
+            produced = call()
+        except Exception as error:
+            raise located(error, link.node, link.label, self._position()) from error
+        if clock is not None:
+            link.busy_ms += clock() - began_ms
+        return produced
+
+    def _draw(self, link: Link, produced: Iterator[Output]) -> Iterator[Output]:
+        clock = self._clock
+        while True:
+            began_ms = clock() if clock is not None else 0.0
+            try:
+                output = next(produced, None)
+            except Exception as error:
+                raise located(error, link.node, link.label, self._position()) from error
+            if clock is not None:
+                link.busy_ms += clock() - began_ms
+            if output is None:
+                return
+            if isinstance(output, Batch):
+                link.rows_out += output.rows.height
+            else:
+                link.watermark_us = max(output.at_us, link.watermark_us or output.at_us)
+            yield output
+
+    def snapshot(self, checkpoint: CheckpointId) -> tuple[tuple[OperatorId, OperatorState], ...]:
+        """State of every operator that has some, by reference."""
+        states: list[tuple[OperatorId, OperatorState]] = []
+        for link in self.links:
+            try:
+                state = link.operator.snapshot(checkpoint)
+            except Exception as error:
+                raise located(error, link.node, link.label, self._position()) from error
+            if state is not None and link.id is not None:
+                states.append((link.id, state))
+        return tuple(states)
+
+    def on_stored(self, checkpoint: CheckpointId, snapshots: tuple[OperatorSnapshot, ...]) -> None:
+        handles = {snapshot.operator: snapshot.chunks for snapshot in snapshots}
+        for link in self.links:
+            if link.id is not None and link.id in handles:
+                link.operator.on_stored(checkpoint, handles[link.id])
+
+    def on_completed(self, checkpoint: CheckpointId) -> None:
+        for link in self.links:
+            link.operator.on_completed(checkpoint)
+
+    def on_committed(self, checkpoint: CheckpointId) -> None:
+        for link in self.links:
+            link.operator.on_committed(checkpoint)
+
+    def metrics(self, stage: int, backlog: int) -> tuple[OperatorMetrics, ...]:
+        return tuple(
+            OperatorMetrics(
+                operator=f"{stage} {link.label}",
+                rows_in=link.rows_in,
+                rows_out=link.rows_out,
+                late_rows=link.operator.counters.late_rows,
+                state_rows=link.operator.counters.state_rows,
+                state_bytes=link.operator.counters.state_bytes,
+                watermark_us=link.watermark_us,
+                busy_ms=link.busy_ms,
+                backlog=backlog if index == 0 else 0,
+            )
+            for index, link in enumerate(self.links)
+        )
+
+    def close(self) -> None:
+        for link in self.links:
+            release = getattr(link.operator, "close", None)
+            if release is not None:
+                release()

@@ -1,0 +1,171 @@
+"""A subtask that reads channels: aligns barriers, combines watermarks, ends when all its inputs have ended."""
+
+from __future__ import annotations
+
+from tidegate.eventtime.combiner import WatermarkCombiner
+from tidegate.model.elements import (
+    WATERMARK_MIN_US,
+    Barrier,
+    Batch,
+    CancelCheckpoint,
+    EndOfData,
+    Idle,
+    SourceStatus,
+    Watermark,
+)
+from tidegate.model.errors import Bug
+from tidegate.model.ids import ChannelId, CheckpointId, SubtaskId
+from tidegate.model.messages import OperatorMetrics
+from tidegate.runtime.alignment import Aligned, Alignment, Flowing, flow_again, held, on_barrier, on_cancel
+from tidegate.runtime.chain import Chain
+from tidegate.runtime.channels import InputChannel
+from tidegate.runtime.credits import Credits
+from tidegate.runtime.outputs import Outputs
+from tidegate.runtime.snapshotting import Snapshots
+from tidegate.runtime.stage_time import capture, stage_operator
+from tidegate.runtime.subtask import Quantum, SlotScope, Work
+
+
+class InputSubtask:
+    """Reads its channels in turn; those in which the barrier stands are left alone until it stands in all of them."""
+
+    def __init__(
+        self,
+        subtask: SubtaskId,
+        scope: SlotScope,
+        inputs: tuple[InputChannel, ...],
+        credits: Credits,
+        combiner: WatermarkCombiner,
+        chain: Chain,
+        outputs: Outputs,
+    ) -> None:
+        self.id = subtask
+        self.chain = chain
+        self.outputs = outputs
+        self.snapshots = Snapshots(subtask, scope.attempt, chain, outputs, scope.clock)
+        self._scope = scope
+        self._inputs = inputs
+        self._channels = frozenset(one.channel for one in inputs)
+        self._credits = credits
+        self._combiner = combiner
+        self._work = Work(outputs, scope.config, scope.clock)
+        self._alignment: Alignment = Flowing()
+        self._held: frozenset[ChannelId] = frozenset()
+        self._next = 0
+        self._ending = False
+        self._ended = False
+        self._idle_due = False
+        # After a restore everyone behind hears again where event time stands: their channels start at an older value.
+        self._announce_us = combiner.combined_us if combiner.combined_us > WATERMARK_MIN_US else None
+
+    def cancel(self, checkpoint: CheckpointId) -> None:
+        self._align(on_cancel(self._alignment, checkpoint))
+
+    def runnable(self, now_ms: float) -> bool:
+        if self._work.suspended:
+            return self._work.resumable
+        if self._announce_us is not None or self._ending or self._idle_due:
+            return True
+        if self.outputs.full:
+            return self._readable(only_control=True) is not None
+        return self._readable() is not None
+
+    def run(self, now_ms: float) -> None:
+        quantum = Quantum(self._scope.clock)
+        while True:
+            if self._work.suspended and not (self._work.resumable and self._work.resume()):
+                return
+            if self._announce_us is not None:
+                at_us, self._announce_us = self._announce_us, None
+                self._work.begin(self.chain.feed(Watermark(at_us)))
+            elif self._ending:
+                self._finish()
+            elif self._idle_due:
+                self._go_idle()
+            elif (channel := self._readable(only_control=self.outputs.full)) is not None:
+                self._process(channel, now_ms)
+            else:
+                return
+            if not quantum.spend():
+                return
+
+    def _readable(self, *, only_control: bool = False) -> InputChannel | None:
+        """The next channel with something to read, in turn. Without room for rows, only one whose next element makes none."""
+        inputs, count = self._inputs, len(self._inputs)
+        for step in range(count):
+            index = (self._next + step) % count
+            one = inputs[index]
+            if len(one) and one.channel not in self._held and not (only_control and one.makes_rows):
+                self._next = (index + 1) % count
+                return one
+        return None
+
+    def _process(self, one: InputChannel, now_ms: float) -> None:
+        channel = one.channel
+        taken = one.take(self._work.rows_max)
+        if taken.batches:
+            self._credits.consumed(channel, taken.batches, taken.size_bytes)
+        match taken.element:
+            case Batch() as batch:
+                self._wake(channel)
+                self._work.begin(self.chain.feed(batch))
+            case Watermark(at_us=at_us):
+                self._wake(channel)
+                self._advance(self._combiner.on_watermark(channel, at_us))
+            case Idle():
+                self._advance(self._combiner.on_idle(channel))
+                self._idle_due = self._combiner.idle
+            case EndOfData():
+                self._advance(self._combiner.on_end(channel))
+                self._ending = self._combiner.ended
+                self._idle_due = self._combiner.idle
+            case Barrier() as barrier:
+                self._on_barrier(channel, barrier, now_ms)
+            case CancelCheckpoint(checkpoint=checkpoint):
+                if checkpoint > self._alignment.passed:
+                    self.cancel(checkpoint)
+                    self.outputs.broadcast(taken.element)
+            case SourceStatus():
+                raise Bug(f"a source status left its chain through channel {channel}")
+
+    def _wake(self, channel: ChannelId) -> None:
+        if self._combiner.is_idle(channel):
+            self._combiner.on_active(channel)
+            self.outputs.wake()
+
+    def _advance(self, combined_us: int | None) -> None:
+        if combined_us is not None:
+            self._work.begin(self.chain.feed(Watermark(combined_us)))
+
+    def _go_idle(self) -> None:
+        """Comes after the rows and the watermark that the idleness of one input released: they would end it again."""
+        self._idle_due = False
+        self.outputs.go_idle()
+
+    def _finish(self) -> None:
+        if not self._ended:
+            self._ended = True
+            self._work.begin(self.chain.end())
+            return
+        self._ending = False
+        self.outputs.broadcast(EndOfData())
+
+    def _on_barrier(self, channel: ChannelId, barrier: Barrier, now_ms: float) -> None:
+        following = on_barrier(self._channels, self._alignment, channel, barrier, now_ms)
+        if not isinstance(following, Aligned):
+            self._align(following)
+            return
+        alignment_ms = max(0.0, now_ms - following.since_ms)
+        delay_ms = self._scope.start_delay_ms(barrier.checkpoint, following.since_ms)
+        time = (stage_operator(self.id.stage), capture(self._combiner, self._scope.parallelism))
+        self._scope.effects.append(
+            self.snapshots.take(barrier, (time,), start_delay_ms=delay_ms, alignment_ms=alignment_ms)
+        )
+        self._align(flow_again(following))
+
+    def _align(self, following: Alignment) -> None:
+        self._alignment = following
+        self._held = held(following)
+
+    def metrics(self) -> tuple[OperatorMetrics, ...]:
+        return self.chain.metrics(self.id.stage, sum(one.batches for one in self._inputs))

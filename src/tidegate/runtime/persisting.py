@@ -1,0 +1,65 @@
+"""Turns a snapshot taken by reference into handles: the slow half of a checkpoint, run off the loop."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tidegate.model.ids import CheckpointId, OperatorId, SlotIndex
+from tidegate.model.snapshot import INLINE_BYTES_MAX, ChunkHandle, OperatorSnapshot
+from tidegate.operators.protocol import NewChunk, OperatorState
+from tidegate.runtime.effects import Persist
+from tidegate.state.codec import encode_chunk
+
+NameChunk = Callable[[OperatorId, SlotIndex, CheckpointId, int], str]
+"""The unique name of the n-th chunk that this attempt writes for an operator's subtask at a checkpoint."""
+
+PutChunk = Callable[[str, bytes], None]
+"""Makes the bytes durable under the name. A name that exists already is our own earlier try: no error."""
+
+
+@dataclass(frozen=True, slots=True)
+class Persisted:
+    snapshots: tuple[OperatorSnapshot, ...]
+    uploaded_bytes: int
+    """Encoded by this checkpoint, inlined bytes included."""
+
+
+def persist_states(
+    persist: Persist, name: NameChunk, put: PutChunk, inline_bytes_max: int = INLINE_BYTES_MAX
+) -> Persisted:
+    """Encode and store what is new, refer to what is stored already. Small chunks travel in the handle itself."""
+    uploaded_bytes = 0
+
+    def stored(operator: OperatorId, number: int, chunk: NewChunk) -> ChunkHandle:
+        nonlocal uploaded_bytes
+        data = encode_chunk(chunk.rows)
+        uploaded_bytes += len(data)
+        chunk_name = name(operator, persist.subtask.index, persist.checkpoint, number)
+        inline = len(data) <= inline_bytes_max
+        if not inline:
+            put(chunk_name, data)
+        return ChunkHandle(
+            name=chunk_name,
+            groups=chunk.groups,
+            rows=chunk.rows.height,
+            size_bytes=len(data),
+            checksum=zlib.crc32(data),
+            data=data if inline else None,
+        )
+
+    def snapshot(operator: OperatorId, state: OperatorState) -> OperatorSnapshot:
+        return OperatorSnapshot(
+            operator=operator,
+            subtask=persist.subtask.index,
+            chunks=tuple(
+                chunk if isinstance(chunk, ChunkHandle) else stored(operator, number, chunk)
+                for number, chunk in enumerate(state.chunks)
+            ),
+            value=state.value,
+            source=state.source,
+            committables=state.committables,
+        )
+
+    return Persisted(tuple(snapshot(operator, state) for operator, state in persist.states), uploaded_bytes)

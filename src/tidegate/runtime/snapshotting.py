@@ -1,0 +1,105 @@
+"""A subtask's part in a checkpoint: from the complete cut to the acknowledgement.
+
+Order at the barrier: operators hand out their state by reference, the barrier goes to *every* output channel before anything
+else does, then a ``Persist`` leaves for the background. Processing goes on at once; the answer arrives as ``stored``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tidegate.model.elements import Barrier
+from tidegate.model.ids import Attempt, CheckpointId, OperatorId, SlotIndex, SubtaskId
+from tidegate.model.messages import SubtaskAcked, SubtaskDeclined, TriggerCheckpoint
+from tidegate.model.snapshot import OperatorSnapshot, PhaseTimes
+from tidegate.operators.protocol import OperatorState
+from tidegate.plan.graph import JobGraph
+from tidegate.plan.relational import Scan
+from tidegate.runtime.chain import Chain
+from tidegate.runtime.effects import Persist, Tell
+from tidegate.runtime.outputs import Outputs
+
+
+@dataclass(frozen=True, slots=True)
+class _Storing:
+    start_delay_ms: float
+    alignment_ms: float
+    sync_ms: float
+
+
+class Snapshots:
+    """The snapshots of one subtask that are on their way to storage."""
+
+    def __init__(
+        self, subtask: SubtaskId, attempt: Attempt, chain: Chain, outputs: Outputs, clock: Callable[[], float] | None
+    ) -> None:
+        self._subtask = subtask
+        self._attempt = attempt
+        self._chain = chain
+        self._outputs = outputs
+        self._clock = clock
+        self._storing: dict[CheckpointId, _Storing] = {}
+
+    def take(
+        self,
+        barrier: Barrier,
+        extra: tuple[tuple[OperatorId, OperatorState], ...],
+        *,
+        start_delay_ms: float,
+        alignment_ms: float,
+    ) -> Persist:
+        """The cut is complete and nothing is half done. ``extra``: state of the subtask itself."""
+        began_ms = self._clock() if self._clock is not None else 0.0
+        states = (*self._chain.snapshot(barrier.checkpoint), *extra)
+        self._outputs.broadcast(barrier)
+        sync_ms = self._clock() - began_ms if self._clock is not None else 0.0
+        self._storing[barrier.checkpoint] = _Storing(start_delay_ms, alignment_ms, sync_ms)
+        return Persist(self._subtask, barrier.checkpoint, states, start_delay_ms, alignment_ms)
+
+    def stored(
+        self, checkpoint: CheckpointId, snapshots: tuple[OperatorSnapshot, ...], async_ms: float, uploaded_bytes: int
+    ) -> Tell | None:
+        """None: not asked for, or answered before."""
+        phases = self._storing.pop(checkpoint, None)
+        if phases is None:
+            return None
+        self._chain.on_stored(checkpoint, snapshots)
+        times = PhaseTimes(
+            start_delay_ms=phases.start_delay_ms,
+            alignment_ms=phases.alignment_ms,
+            sync_ms=phases.sync_ms,
+            async_ms=async_ms,
+            uploaded_bytes=uploaded_bytes,
+            state_bytes=sum(chunk.size_bytes for snapshot in snapshots for chunk in snapshot.chunks),
+        )
+        return Tell(
+            SubtaskAcked(
+                attempt=self._attempt,
+                slot=self._subtask.index,
+                subtask=self._subtask,
+                checkpoint=checkpoint,
+                snapshots=snapshots,
+                times=times,
+            )
+        )
+
+    def failed(self, checkpoint: CheckpointId, reason: str) -> Tell | None:
+        if self._storing.pop(checkpoint, None) is None:
+            return None
+        return decline(self._attempt, self._subtask, checkpoint, reason)
+
+
+def decline(attempt: Attempt, subtask: SubtaskId, checkpoint: CheckpointId, reason: str) -> Tell:
+    return Tell(
+        SubtaskDeclined(attempt=attempt, slot=subtask.index, subtask=subtask, checkpoint=checkpoint, reason=reason)
+    )
+
+
+def decline_unready(graph: JobGraph, slot: SlotIndex, trigger: TriggerCheckpoint) -> tuple[Tell, ...]:
+    """The answer of a slot that is still restoring: every source subtask declines at once, so nobody waits for a timeout."""
+    return tuple(
+        decline(trigger.attempt, SubtaskId(stage.id, slot), trigger.checkpoint, "the subtask is still starting")
+        for stage in graph.stages
+        if isinstance(stage.nodes[0], Scan)
+    )

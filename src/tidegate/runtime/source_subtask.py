@@ -1,0 +1,159 @@
+"""A subtask that starts with a Scan: reads when there is room, answers triggers at batch boundaries."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from tidegate.model.elements import (
+    Barrier,
+    Batch,
+    CancelCheckpoint,
+    CheckpointKind,
+    EndOfData,
+    Idle,
+    SourceStatus,
+    Watermark,
+)
+from tidegate.model.ids import CheckpointId, SubtaskId
+from tidegate.model.messages import OperatorMetrics, SourceExhausted, SplitsWanted
+from tidegate.operators.source import FromSource, SourceOperator
+from tidegate.runtime.alignment import NO_CHECKPOINT
+from tidegate.runtime.chain import Chain
+from tidegate.runtime.effects import Tell
+from tidegate.runtime.failures import located
+from tidegate.runtime.outputs import Outputs
+from tidegate.runtime.snapshotting import Snapshots
+from tidegate.runtime.subtask import Quantum, SlotScope, Work
+
+EXHAUSTED_AGAIN_MS = 1_000.0
+
+
+class SourceSubtask:
+    """After its end of data it stays: it still answers triggers, so every subtask takes part in every checkpoint."""
+
+    def __init__(
+        self, subtask: SubtaskId, scope: SlotScope, source: SourceOperator, chain: Chain, outputs: Outputs
+    ) -> None:
+        self.id = subtask
+        self.source = source
+        self.chain = chain
+        self.outputs = outputs
+        self.snapshots = Snapshots(subtask, scope.attempt, chain, outputs, scope.clock)
+        self._scope = scope
+        self._work = Work(outputs, scope.config, scope.clock)
+        self._polled: deque[FromSource] = deque()
+        """Read and not yet begun: part of the position already, so it comes before any barrier."""
+        self._trigger: Barrier | None = None
+        self._passed = NO_CHECKPOINT
+        self._ended = False
+        self._say_exhausted_ms = 0.0
+
+    def trigger(self, checkpoint: CheckpointId, kind: CheckpointKind) -> None:
+        """Repeated and overtaken triggers change nothing."""
+        if checkpoint > self._passed and (self._trigger is None or checkpoint > self._trigger.checkpoint):
+            self._trigger = Barrier(checkpoint, kind)
+
+    def cancel(self, checkpoint: CheckpointId) -> None:
+        if self._trigger is not None and self._trigger.checkpoint <= checkpoint:
+            self._trigger = None
+        if checkpoint <= self._passed:
+            self.outputs.broadcast(CancelCheckpoint(checkpoint))
+        self._passed = max(self._passed, checkpoint)
+
+    def runnable(self, now_ms: float) -> bool:
+        if self._work.suspended:
+            return self._work.resumable
+        if self._polled or self._trigger is not None:
+            return True
+        return self.source.ready(now_ms) and not self.outputs.full
+
+    def run(self, now_ms: float) -> None:
+        quantum = Quantum(self._scope.clock)
+        while True:
+            if self._work.suspended and not (self._work.resumable and self._work.resume()):
+                return
+            if self._polled:
+                if not self._begin(self._polled.popleft()):
+                    return
+            elif self._trigger is not None:
+                self._take(self._trigger, now_ms)
+            elif self.source.ready(now_ms) and not self.outputs.full:
+                self._polled.extend(self._poll(now_ms))
+                if not self._polled:
+                    return
+                continue
+            else:
+                return
+            if not quantum.spend():
+                return
+
+    def _poll(self, now_ms: float) -> tuple[FromSource, ...]:
+        link = self.chain.links[0]
+        clock = self._scope.clock
+        began_ms = clock() if clock is not None else 0.0
+        try:
+            polled = self.source.poll(self._work.rows_max, now_ms)
+        except Exception as error:
+            raise located(error, link.node, link.label, self.source.describe()) from error
+        if clock is not None:
+            link.busy_ms += clock() - began_ms
+        return polled
+
+    def _begin(self, element: FromSource) -> bool:
+        """Feeds one element to the chain behind the source. False: suspended."""
+        match element:
+            case Batch(rows=rows):
+                self.chain.links[0].rows_out += rows.height
+                self.outputs.wake()
+                return self._work.begin(self.chain.feed(element, start=1))
+            case Watermark() | SourceStatus():
+                return self._work.begin(self.chain.feed(element, start=1))
+            case Idle():
+                self.outputs.go_idle()
+                return True
+            case EndOfData():
+                if not self._ended:
+                    self._ended = True
+                    # What operators keep back until the end leaves first; EndOfData comes round again behind it.
+                    self._polled.appendleft(element)
+                    return self._work.begin(self.chain.end(start=1))
+                self.outputs.broadcast(element)
+                return True
+
+    def _take(self, barrier: Barrier, now_ms: float) -> None:
+        self._trigger = None
+        self._passed = barrier.checkpoint
+        delay_ms = self._scope.start_delay_ms(barrier.checkpoint, now_ms)
+        self._scope.effects.append(self.snapshots.take(barrier, (), start_delay_ms=delay_ms, alignment_ms=0.0))
+
+    def tell(self, now_ms: float) -> None:
+        """Messages to the driver that are due: more splits wanted, everything emitted."""
+        scope = self._scope
+        if (request := self.source.ask(now_ms)) is not None:
+            message = SplitsWanted(
+                attempt=scope.attempt,
+                slot=scope.slot,
+                operator=self.source.id,
+                open=request.open,
+                finished=request.finished,
+            )
+            scope.effects.append(Tell(message))
+        if self._exhausted and now_ms >= self._say_exhausted_ms:
+            self._say_exhausted_ms = now_ms + EXHAUSTED_AGAIN_MS
+            scope.effects.append(Tell(SourceExhausted(attempt=scope.attempt, slot=scope.slot, operator=self.source.id)))
+
+    @property
+    def _exhausted(self) -> bool:
+        """EndOfData is out, not only read."""
+        return self._ended and not self._polled and not self._work.suspended
+
+    @property
+    def next_wakeup_ms(self) -> float:
+        return min(self.source.next_wakeup_ms, self._say_exhausted_ms if self._exhausted else float("inf"))
+
+    @property
+    def drained(self) -> bool:
+        return self.source.drained and not self._polled and not self._work.suspended
+
+    def metrics(self) -> tuple[OperatorMetrics, ...]:
+        return self.chain.metrics(self.id.stage, self.source.open_splits)

@@ -1,0 +1,308 @@
+"""The job master of one pipeline: one loop around the coordinator's ``step``, and hands for what it asks.
+
+Events come in from slots, stores, sinks, discovery and people; effects go out to the same. The loop never blocks: whatever may
+take time runs in a lane or a thread of its own and posts its outcome.
+"""
+
+from __future__ import annotations
+
+import logging
+import pickle
+import secrets
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from typing import TypeAlias
+
+import zmq
+from pyspark.sql import SparkSession
+
+from tidegate.checkpoint import effects as fx
+from tidegate.checkpoint import storing
+from tidegate.checkpoint.events import (
+    AttemptFailed,
+    CheckpointRequested,
+    ClaimWritten,
+    ClockTicked,
+    Event,
+    Failure,
+    SinksCommitted,
+    SinksFailed,
+    SinksSwept,
+    SlotsFree,
+    SlotsReady,
+    Started,
+    StopRequested,
+)
+from tidegate.checkpoint.pipeline import State, initial, step
+from tidegate.checkpoint.plan import CheckpointPlan
+from tidegate.checkpoint.ports import BlobStore
+from tidegate.checkpoint.statistics import Outcome as CheckpointOutcome
+from tidegate.model.config import QueryConfig
+from tidegate.model.errors import Bug, SlotLost, TidegateError
+from tidegate.model.ids import Attempt, CheckpointId, OperatorId
+from tidegate.operators.ports import SinkCommitter, SplitEnumerator
+from tidegate.plan.graph import JobGraph
+from tidegate.spark.bell import Bell
+from tidegate.spark.clock import monotonic_ms
+from tidegate.spark.discovery import Discovery
+from tidegate.spark.gang import Gang, GangEvent, JobEnded, SlotSilent
+from tidegate.spark.lanes import Lane
+from tidegate.spark.status import JobStatus
+from tidegate.spark.task import SlotWork
+
+log = logging.getLogger("tidegate.driver")
+
+TICK_MS = 50
+
+Posted: TypeAlias = Event | GangEvent
+
+
+class JobMaster:
+    """Runs one pipeline from its first claim to its end. Public methods are thread-safe."""
+
+    def __init__(
+        self,
+        session: SparkSession,
+        graph: JobGraph,
+        config: QueryConfig,
+        plan: CheckpointPlan,
+        store: BlobStore,
+        location: str,
+        *,
+        name: str,
+        enumerators: Callable[[], Mapping[OperatorId, SplitEnumerator]],
+        committers: Mapping[OperatorId, SinkCommitter],
+        accept_duplicates: bool = False,
+        on_committed: Callable[[CheckpointId], None] | None = None,
+    ) -> None:
+        self._session = session
+        self._graph = graph
+        self._config = config
+        self._plan = plan
+        self._store = store
+        self._name = name
+        self._enumerators = enumerators
+        self._committers = committers
+        self._accept_duplicates = accept_duplicates
+        self._on_committed = on_committed
+        self._work = pickle.dumps(SlotWork(graph, config, location))
+        self._state: State = initial()
+        self._inbox: deque[Posted] = deque()
+        self._bell = Bell()
+        self._requests: dict[str, Future[CheckpointId]] = {}
+        self._gang: Gang | None = None
+        self._discovery: Discovery | None = None
+        self._lanes = {lane: Lane(f"tidegate-{lane}-{name}") for lane in ("storage", "sinks", "cleanup")}
+        self._outcome: fx.Outcome | None = None
+        self.status = JobStatus()
+        self.ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"tidegate-master-{name}", daemon=True)
+
+    # --- from any thread ---------------------------------------------------------------------------------------------
+
+    def start(self, newest_claim: Attempt) -> None:
+        """``newest_claim``: the highest attempt number seen in the location; 0: none."""
+        self.post(Started(monotonic_ms(), secrets.token_hex(16), newest_claim, self._accept_duplicates))
+        self._thread.start()
+
+    def post(self, event: Posted) -> None:
+        self._inbox.append(event)
+        self._bell.ring()
+
+    def stop(self) -> None:
+        """Asks the query to end. ``ended`` is set when nothing of it runs any more."""
+        self.post(StopRequested(monotonic_ms()))
+
+    def checkpoint(self) -> Future[CheckpointId]:
+        """A checkpoint as soon as possible; resolved when its output is visible."""
+        answer: Future[CheckpointId] = Future()
+        token = secrets.token_hex(8)
+        self._requests[token] = answer
+        self.post(CheckpointRequested(monotonic_ms(), token))
+        if self.ended.is_set():
+            self._answer_all()
+        return answer
+
+    # --- the loop ----------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            while self._outcome is None:
+                self._wait()
+                if self._gang is not None:
+                    self._gang.receive()
+                while self._inbox and self._outcome is None:
+                    self._take(self._inbox.popleft())
+                now_ms = monotonic_ms()
+                if self._gang is not None:
+                    self._gang.on_clock(now_ms)
+                self._feed(ClockTicked(now_ms))
+        except Exception as bug:
+            log.exception("the job master of %s failed", self._name)
+            self._outcome = fx.Failed(Failure(Bug.code, f"the job master failed: {type(bug).__name__}: {bug}", retryable=False))
+            if self._gang is not None:
+                self._gang.end(False, "the job master failed")
+        finally:
+            self._finish()
+
+    def _wait(self) -> None:
+        poller = zmq.Poller()
+        poller.register(self._bell.fileno(), zmq.POLLIN)
+        if self._gang is not None and self._gang.open:
+            poller.register(self._gang.socket, zmq.POLLIN)
+        poller.poll(0 if self._inbox else TICK_MS)
+        self._bell.hush()
+
+    def _take(self, posted: Posted) -> None:
+        match posted:
+            case JobEnded(attempt) | SlotSilent(attempt):
+                if self._gang is not None and self._gang.attempt == attempt:
+                    self._gang.on_event(posted)
+            case _:
+                self._feed(posted)
+
+    def _feed(self, event: Event) -> None:
+        if self._outcome is not None:
+            return
+        self._note(event)
+        self._state, effects = step(self._plan, self._state, event)
+        if effects and log.isEnabledFor(logging.DEBUG):
+            log.debug("step %s → %s", type(event).__name__, effects)
+        for effect in effects:
+            self._perform(effect)
+
+    def _note(self, event: Event) -> None:
+        """Log and status: every phase of a restart with its time after the failure was detected."""
+        match event:
+            case AttemptFailed(now_ms, attempt, failure):
+                log.warning("attempt %s failed: [%s] %s", attempt, failure.code, failure.message.splitlines()[0])
+                self.status.on_failure(attempt, failure.message, now_ms)
+            case SlotsFree(now_ms):
+                self.status.on_recovery_phase("ended", now_ms)
+            case ClaimWritten(now_ms, attempt):
+                self.status.update(attempt=attempt)
+                self.status.on_recovery_phase("claimed", now_ms)
+            case SlotsReady(now_ms):
+                self.status.on_recovery_phase("restored", now_ms)
+                self.status.update(phase="running", pids=self._gang.pids if self._gang else {})
+            case _:
+                pass
+
+    def _perform(self, effect: fx.Effect) -> None:
+        match effect:
+            case fx.WriteClaim() | fx.ListLocation() | fx.WriteRestored() | fx.LookForClaim() | fx.StoreManifest():
+                self._lanes["storage"].do(lambda: self.post(storing.perform(effect, self._store, monotonic_ms)))
+            case fx.MarkCommitted() | fx.Delete():
+                self._lanes["cleanup"].do(lambda: self.post(storing.perform(effect, self._store, monotonic_ms)))
+            case fx.CommitSinks():
+                self._lanes["sinks"].do(lambda: self.post(self._commit(effect)))
+            case fx.SweepSinks():
+                self._lanes["sinks"].do(lambda: self.post(self._sweep(effect)))
+            case fx.Deploy():
+                self._deploy(effect)
+            case fx.SendToSlots(message, slots):
+                if self._gang is not None and self._gang.attempt == message.attempt:
+                    self._gang.send(message, slots)
+            case fx.EndAttempt(attempt, clean, reason):
+                self._end_attempt(attempt, clean, reason)
+            case fx.AnswerRequest(token, outcome):
+                self._answer(token, outcome)
+            case fx.ReportCheckpoint(report):
+                log.info("%s", report)
+                self.status.on_checkpoint(report)
+                if report.outcome is CheckpointOutcome.COMPLETED:
+                    recovery = self.status.on_recovery_phase("first checkpoint", report.ended_ms)
+                    if recovery is not None:
+                        log.info("recovered, %s", recovery)
+                elif report.outcome is CheckpointOutcome.COMMITTED and self._on_committed is not None:
+                    self._on_committed(report.checkpoint)
+            case fx.Finish(outcome):
+                self._outcome = outcome
+
+    # --- attempts ----------------------------------------------------------------------------------------------------
+
+    def _deploy(self, deploy: fx.Deploy) -> None:
+        manifest = deploy.manifest
+        self.status.on_recovery_phase("deployed", monotonic_ms())
+        log.info(
+            "attempt %s: deploying %s slots, %s",
+            deploy.attempt,
+            self._graph.parallelism,
+            "from nothing" if manifest is None else f"from checkpoint {manifest.ref}",
+        )
+        self._gang = Gang(
+            self._session,
+            self._config,
+            deploy.attempt,
+            self._graph.parallelism,
+            self._work,
+            manifest.operators if manifest else (),
+            manifest.checkpoint if manifest else None,
+            name=self._name,
+            post=self.post,
+            tell=self.post,
+            on_progress=self.status.on_progress,
+        )
+        self._discovery = Discovery(
+            deploy.attempt, self._enumerators, manifest, self._config.discovery_interval_ms, self.post
+        )
+
+    def _end_attempt(self, attempt: Attempt, clean: bool, reason: str) -> None:
+        if self._discovery is not None:
+            self._discovery.stop()
+        if self._gang is not None and self._gang.attempt == attempt:
+            self._gang.end(clean, reason)
+        else:
+            self.post(SlotsFree(monotonic_ms(), attempt))
+
+    # --- sinks, in their lane ------------------------------------------------------------------------------------------
+
+    def _commit(self, commit: fx.CommitSinks) -> Event:
+        try:
+            for sink, committables in commit.committables:
+                self._committers[sink].commit(committables)
+        except TidegateError as failure:
+            return SinksFailed(monotonic_ms(), commit.attempt, commit.checkpoint, storing.failure_of(failure))
+        except Exception as failure:  # noqa: BLE001  a sink may raise anything; the coordinator tries again and then gives up
+            text = f"a sink cannot commit: {type(failure).__name__}: {failure}"
+            return SinksFailed(monotonic_ms(), commit.attempt, commit.checkpoint, Failure("UNAVAILABLE", text))
+        return SinksCommitted(monotonic_ms(), commit.attempt, commit.checkpoint)
+
+    def _sweep(self, sweep: fx.SweepSinks) -> Event:
+        problems: list[str] = []
+        keep = dict(sweep.keep)
+        for sink, committer in sorted(self._committers.items()):
+            try:
+                committer.sweep(sweep.older_than, keep.get(sink, ()))
+            except Exception as failure:  # noqa: BLE001  what cannot be swept now is swept in the next round
+                problems.append(f"{sink}: {type(failure).__name__}: {failure}")
+        return SinksSwept(monotonic_ms(), sweep.attempt, tuple(problems))
+
+    # --- the end -----------------------------------------------------------------------------------------------------
+
+    def _answer(self, token: str, outcome: fx.RequestDone | fx.RequestFailed) -> None:
+        request = self._requests.pop(token, None)
+        if request is not None:
+            match outcome:
+                case fx.RequestDone(checkpoint):
+                    request.set_result(checkpoint)
+                case fx.RequestFailed(failure):
+                    request.set_exception(SlotLost(failure.message, hint=failure.hint))
+
+    def _answer_all(self) -> None:
+        for token in tuple(self._requests):
+            request = self._requests.pop(token, None)
+            if request is not None:
+                request.set_exception(SlotLost("the query ended before the checkpoint was taken"))
+
+    def _finish(self) -> None:
+        if self._discovery is not None:
+            self._discovery.stop()
+        for lane in self._lanes.values():
+            lane.stop()
+        self.status.update(phase="ended", outcome=self._outcome, slots=self.status.now().slots)
+        self.ended.set()
+        self._answer_all()
+        self._bell.close()

@@ -1,0 +1,121 @@
+"""What a running query looks like from outside: written by the job master's loop, read by any thread."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass, field, replace
+
+from tidegate.checkpoint.effects import Outcome
+from tidegate.checkpoint.statistics import CheckpointReport, History
+from tidegate.model.ids import Attempt, SlotIndex
+from tidegate.model.messages import OperatorMetrics, SlotProgress
+
+RECOVERIES_MAX = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """The phases of one restart, in milliseconds after the failure was detected; None: not reached yet."""
+
+    attempt: Attempt
+    """The attempt that failed."""
+    reason: str
+    detected_ms: int
+    """By the monotonic clock."""
+    phases: tuple[tuple[str, int], ...] = ()
+
+    def __str__(self) -> str:
+        return f"attempt {self.attempt}: " + ", ".join(f"{phase} {after_ms} ms" for phase, after_ms in self.phases)
+
+
+@dataclass(frozen=True, slots=True)
+class JobSnapshot:
+    """One moment of a query."""
+
+    phase: str = "starting"
+    attempt: Attempt = Attempt(0)
+    slots: dict[SlotIndex, SlotProgress] = field(default_factory=dict)
+    pids: dict[SlotIndex, int] = field(default_factory=dict)
+    history: History = field(default_factory=History)
+    recoveries: tuple[Recovery, ...] = ()
+    restarts: int = 0
+    outcome: Outcome | None = None
+    heard_s: dict[int, float] = field(default_factory=dict)
+    """When each slot last reported, by the monotonic clock."""
+    taken_s: float = 0.0
+    """When the slots last reported, by the wall clock."""
+
+    def operators(self) -> dict[str, OperatorMetrics]:
+        """Counters per operator, summed over the slots; the watermark is the minimum, busy time the maximum."""
+        merged: dict[str, OperatorMetrics] = {}
+        for slot in sorted(self.slots):
+            for metrics in self.slots[slot].metrics:
+                known = merged.get(metrics.operator)
+                merged[metrics.operator] = metrics if known is None else _add(known, metrics)
+        return merged
+
+
+def _add(a: OperatorMetrics, b: OperatorMetrics) -> OperatorMetrics:
+    watermarks = [mark for mark in (a.watermark_us, b.watermark_us) if mark is not None]
+    return OperatorMetrics(
+        operator=a.operator,
+        rows_in=a.rows_in + b.rows_in,
+        rows_out=a.rows_out + b.rows_out,
+        late_rows=a.late_rows + b.late_rows,
+        state_rows=a.state_rows + b.state_rows,
+        state_bytes=a.state_bytes + b.state_bytes,
+        watermark_us=min(watermarks, default=None),
+        busy_ms=max(a.busy_ms, b.busy_ms),
+        backlog=a.backlog + b.backlog,
+    )
+
+
+class JobStatus:
+    """Thread-safe. ``changed`` is notified at every change."""
+
+    def __init__(self) -> None:
+        self.changed = threading.Condition()
+        self._now = JobSnapshot()
+        self._recoveries: deque[Recovery] = deque(maxlen=RECOVERIES_MAX)
+
+    def now(self) -> JobSnapshot:
+        with self.changed:
+            return self._now
+
+    def update(self, **fields: object) -> None:
+        with self.changed:
+            self._now = replace(self._now, **fields)  # pyright: ignore[reportArgumentType]
+            self.changed.notify_all()
+
+    def on_progress(self, progress: SlotProgress) -> None:
+        with self.changed:
+            slots = {**self._now.slots, progress.slot: progress}
+            heard_s = {**self._now.heard_s, progress.slot: time.monotonic()}
+            self._now = replace(self._now, slots=slots, heard_s=heard_s, taken_s=time.time())
+            self.changed.notify_all()
+
+    def on_checkpoint(self, report: CheckpointReport) -> None:
+        with self.changed:
+            self._now = replace(self._now, history=self._now.history.add(report))
+            self.changed.notify_all()
+
+    def on_failure(self, attempt: Attempt, reason: str, now_ms: int) -> None:
+        with self.changed:
+            self._recoveries.append(Recovery(attempt, reason, now_ms, (("detected", 0),)))
+            self._now = replace(
+                self._now, recoveries=tuple(self._recoveries), restarts=self._now.restarts + 1, phase="recovering", slots={}
+            )
+            self.changed.notify_all()
+
+    def on_recovery_phase(self, phase: str, now_ms: int) -> Recovery | None:
+        """Notes that the restart under way reached ``phase``; None when none is under way or it was there before."""
+        with self.changed:
+            if not self._recoveries or any(name in (phase, "first checkpoint") for name, _ in self._recoveries[-1].phases):
+                return None
+            last = self._recoveries[-1]
+            last = replace(last, phases=(*last.phases, (phase, now_ms - last.detected_ms)))
+            self._recoveries[-1] = last
+            self._now = replace(self._now, recoveries=tuple(self._recoveries))
+            return last

@@ -1,0 +1,104 @@
+"""A transactional outside world: prepared output is durable and invisible, committed output is visible for ever."""
+
+from __future__ import annotations
+
+import msgspec
+import polars as pl
+
+from tidegate.model.errors import Unavailable
+from tidegate.model.ids import Attempt, CheckpointId, OperatorId, SlotIndex
+from tidegate.model.snapshot import Committable
+from tidegate.plan.relational import Sink
+from tidegate.testing.simulation.agenda import Agenda
+from tidegate.testing.simulation.faults import Faults, Tally
+
+
+class Transaction(msgspec.Struct, frozen=True, order=True, array_like=True):
+    """Identity of a piece of output: no two attempts can form the same one."""
+
+    sink: str
+    checkpoint: int
+    attempt: int
+    subtask: int
+
+
+class SimulatedOutside:
+    """Everything the sinks of a run did. ``visible`` keeps the order in which output appeared."""
+
+    def __init__(self, agenda: Agenda, faults: Faults, tally: Tally) -> None:
+        self._agenda = agenda
+        self._tally = tally
+        self.faults = faults
+        self.prepared: dict[Transaction, pl.DataFrame] = {}
+        self.visible: dict[Transaction, pl.DataFrame] = {}
+        self.aborted: set[Transaction] = set()
+        self.violations: list[str] = []
+
+    def prepare(self, transaction: Transaction, rows: pl.DataFrame) -> None:
+        if transaction in self.prepared or transaction in self.visible:
+            self.violations.append(f"{transaction} was prepared twice")
+        self.prepared[transaction] = rows
+
+    def commit(self, committables: tuple[Committable, ...]) -> None:
+        """May fail before, in the middle or after. Safe to repeat."""
+        if self._agenda.chance(self.faults.commit_fails):
+            self._tally.fault("commit_fails")
+            raise Unavailable("the sink did not commit")
+        partly = len(committables) > 1 and self._agenda.chance(self.faults.commit_partly)
+        for committable in committables[: len(committables) // 2] if partly else committables:
+            self._commit_one(msgspec.msgpack.decode(committable.payload, type=Transaction))
+        if partly:
+            self._tally.fault("commit_partly")
+            raise Unavailable("the sink failed in the middle of the commit")
+        if self._agenda.chance(self.faults.commit_answer_lost):
+            self._tally.fault("commit_answer_lost")
+            raise Unavailable("no answer from the sink")
+
+    def _commit_one(self, transaction: Transaction) -> None:
+        if transaction in self.visible:
+            return
+        if transaction in self.aborted:
+            self.violations.append(f"{transaction} was committed after it had been aborted: its rows are lost")
+            return
+        self._agenda.note("outside", f"visible {transaction}")
+        self.visible[transaction] = self.prepared.pop(transaction)
+
+    def sweep(self, sink: OperatorId, older_than: Attempt, keep: tuple[Committable, ...]) -> None:
+        kept = {msgspec.msgpack.decode(committable.payload, type=Transaction) for committable in keep}
+        for transaction in sorted(self.prepared):
+            if transaction.sink == sink and transaction.attempt < older_than and transaction not in kept:
+                self._agenda.note("outside", f"aborted {transaction}")
+                del self.prepared[transaction]
+                self.aborted.add(transaction)
+
+
+class SimulatedSinkConnector:
+    guarantee = "exactly_once"
+
+    def __init__(self, outside: SimulatedOutside) -> None:
+        self._outside = outside
+
+    def writer(self, sink: Sink, attempt: Attempt, subtask: SlotIndex) -> SimulatedWriter:
+        return SimulatedWriter(self._outside, sink.id, attempt, subtask)
+
+
+class SimulatedWriter:
+    def __init__(self, outside: SimulatedOutside, sink: OperatorId, attempt: Attempt, subtask: SlotIndex) -> None:
+        self._outside = outside
+        self._identity = (sink, attempt, subtask)
+        self._rows: list[pl.DataFrame] = []
+
+    def write(self, rows: pl.DataFrame) -> None:
+        self._rows.append(rows)
+
+    def prepare(self, checkpoint: CheckpointId) -> tuple[bytes, ...]:
+        if not self._rows:
+            return ()
+        sink, attempt, subtask = self._identity
+        transaction = Transaction(sink, checkpoint, attempt, subtask)
+        self._outside.prepare(transaction, pl.concat(self._rows))
+        self._rows = []
+        return (msgspec.msgpack.encode(transaction),)
+
+    def close(self) -> None:
+        self._rows = []

@@ -1,0 +1,142 @@
+"""One query, two engines, the same rows: ``check`` runs it on Tidegate and on an oracle and compares.
+
+The oracle is Spark batch: over bounded input that is drained, append output equals its multiset of rows, and in update mode the
+last row per key does. Where several answers are right, ``admits`` judges the result instead of the comparison.
+"""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from pyspark.sql import DataFrame, SparkSession
+from tests.differential.compare import Rules, difference
+
+import tidegate
+
+Build = Callable[["Sources"], DataFrame]
+Admits = Callable[["Sources", list[Any]], str]
+_numbers = itertools.count()
+
+
+@dataclass(frozen=True)
+class Sources:
+    """The tables of ``data.write_tables``: streams for Tidegate, batches for the oracle."""
+
+    spark: SparkSession
+    root: Path
+    streaming: bool
+
+    def table(self, name: str) -> DataFrame:
+        path = str(self.root / name)
+        schema = self.spark.read.parquet(path).schema
+        return self.spark.readStream.schema(schema).parquet(path) if self.streaming else self.spark.read.parquet(path)
+
+    def json(self, name: str, schema: str) -> DataFrame:
+        reader = self.spark.readStream if self.streaming else self.spark.read
+        return reader.schema(schema).json(str(self.root / name))
+
+    def static(self, name: str) -> DataFrame:
+        """Always a batch: the other side of a stream–static join."""
+        return self.spark.read.parquet(str(self.root / name))
+
+    @property
+    def events(self) -> DataFrame:
+        return self.table("events")
+
+    @property
+    def bids(self) -> DataFrame:
+        return self.table("bids")
+
+    def view(self, name: str, of: DataFrame) -> str:
+        """A temp view for SQL text; the same name in both runs, each sees its own."""
+        of.createOrReplaceTempView(name)
+        return name
+
+
+def check(
+    spark: SparkSession,
+    build: Build,
+    root: Path,
+    *,
+    mode: Literal["append", "update"] = "append",
+    keys: tuple[str, ...] = (),
+    rules: Rules = Rules(),
+    admits: Admits | None = None,
+    partition_by: tuple[str, ...] = (),
+    format: Literal["parquet", "memory", "json"] = "parquet",
+    parallelism: int = 2,
+    empty: bool = False,
+) -> int:
+    """Raises AssertionError with a readable difference; returns how many rows were equal.
+
+    ``keys``: in update mode, the columns whose last row counts. ``empty``: the query is meant to have no result.
+    """
+    streams = Sources(spark, root, streaming=True)
+    columns, actual = run_tidegate(
+        build(streams),
+        mode=mode,
+        partition_by=partition_by,
+        format="memory" if mode == "update" else format,
+        parallelism=parallelism,
+    )
+    if mode == "update":
+        actual = last_per_key(columns, actual, keys)
+    batch = Sources(spark, root, streaming=False)
+    if admits is not None:
+        problem = admits(batch, actual)
+        assert not problem, problem
+        return len(actual)
+    oracle = build(batch)
+    assert oracle.columns == columns, f"columns: expected {oracle.columns}, got {columns}"
+    expected = [tuple(row) for row in oracle.collect()]
+    assert expected or empty, "the query has no result: it would prove nothing"
+    problem = difference(columns, expected, actual, Rules(rules.approximate, rules.unordered, rules.keys or keys))
+    assert not problem, f"Tidegate differs from Spark batch: {problem}"
+    return len(expected)
+
+
+def run_tidegate(
+    df: DataFrame,
+    *,
+    mode: str = "append",
+    partition_by: tuple[str, ...] = (),
+    format: str = "parquet",
+    parallelism: int = 2,
+) -> tuple[list[str], list[tuple[Any, ...]]]:
+    """Runs the query to its drained end; its columns and committed rows, in commit order where the sink has one."""
+    spark = df.sparkSession
+    name = f"differential_{next(_numbers)}"
+    with tempfile.TemporaryDirectory(prefix="tidegate-differential-") as scratch:
+        writer = (
+            tidegate.writeStream(df)
+            .format(format)
+            .outputMode(mode)
+            .queryName(name)
+            .option("checkpointLocation", f"{scratch}/checkpoints")
+            .option("parallelism", parallelism)
+            .option("atEnd", "drain")
+            .option("progress", "off")
+            .trigger(availableNow=True)
+        )
+        if partition_by:
+            writer = writer.partitionBy(*partition_by)
+        query = writer.start() if format == "memory" else writer.start(f"{scratch}/output")
+        query.awaitTermination()
+        if format == "memory":
+            result = spark.table(name)
+        elif any(Path(f"{scratch}/output").rglob(f"*.{format}")):
+            result = spark.read.schema(df.schema).format(format).load(f"{scratch}/output").select(*df.columns)
+        else:
+            return df.columns, []
+        rows = [tuple(row) for row in result.collect()]
+    return df.columns, rows
+
+
+def last_per_key(columns: Sequence[str], rows: list[tuple[Any, ...]], keys: tuple[str, ...]) -> list[tuple[Any, ...]]:
+    positions = [columns.index(key) for key in keys]
+    return list({tuple(row[position] for position in positions): row for row in rows}.values())
