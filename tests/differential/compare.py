@@ -21,6 +21,9 @@ class Rules:
     keys: tuple[str, ...] = ()
 
 
+EXACT = Rules()
+
+
 def canonical(value: Any) -> Any:
     """A hashable value; equal exactly when Spark calls the originals the same: one NaN, one zero, decimals by value and scale."""
     match value:
@@ -43,7 +46,7 @@ def canonical(value: Any) -> Any:
 
 
 def difference(
-    columns: Sequence[str], expected: Iterable[Sequence[Any]], actual: Iterable[Sequence[Any]], rules: Rules = Rules()
+    columns: Sequence[str], expected: Iterable[Sequence[Any]], actual: Iterable[Sequence[Any]], rules: Rules = EXACT
 ) -> str:
     """Empty when equal; else a report of missing, extra and differing rows."""
     wanted, got = _prepared(columns, expected, rules), _prepared(columns, actual, rules)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pyspark.sql import DataFrame, SparkSession
-from tests.differential.compare import Rules, difference
+from tests.differential.compare import EXACT, Rules, difference
 
 import tidegate
 
@@ -65,7 +65,7 @@ def check(
     *,
     mode: Literal["append", "update"] = "append",
     keys: tuple[str, ...] = (),
-    rules: Rules = Rules(),
+    rules: Rules = EXACT,
     admits: Admits | None = None,
     partition_by: tuple[str, ...] = (),
     format: Literal["parquet", "memory", "json"] = "parquet",

@@ -27,7 +27,8 @@ class ActiveQueries:
         for query in self.all():
             if name is not None and query.name == name:
                 raise InvalidQuery(
-                    f"a query named {name!r} is already active", hint="stop it first, or give this one another queryName"
+                    f"a query named {name!r} is already active",
+                    hint="stop it first, or give this one another queryName",
                 )
             if query.location == location:
                 raise InvalidQuery(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from tidegate.catalyst.printing import sql_text, user_name
 from tidegate.model.config import QueryConfig
 from tidegate.plan.graph import Edge, JobGraph, Partitioning
 from tidegate.plan.relational import (
@@ -21,7 +22,6 @@ from tidegate.plan.relational import (
     StaticJoin,
     Union,
 )
-from tidegate.catalyst.printing import sql_text, user_name
 
 
 def explain_query(plan: Sink, graph: JobGraph, config: QueryConfig, sink: str, *, extended: bool) -> str:

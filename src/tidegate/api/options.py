@@ -71,32 +71,66 @@ def _text(text: object, what: str) -> str:
 
 
 OPTIONS: tuple[Option, ...] = (
-    Option("checkpointLocation", "", _text, "where checkpoints live; a query restarted on the same place continues there"),
+    Option(
+        "checkpointLocation", "", _text, "where checkpoints live; a query restarted on the same place continues there"
+    ),
     Option(
         "onCorruptCheckpoint",
         "",
         _one_of("fail", "fallback"),
         "fallBack: restore an older checkpoint though output may repeat; fail: stop and say so",
     ),
-    Option("progress", "", _one_of("live", "plain", "off"), "progress on the screen: a live table, plain lines, or nothing"),
-    Option("parallelism", "parallelism", _whole_number(1), "slots, one task each; default: all task slots of the cluster"),
-    Option("maxParallelism", "max_parallelism", _whole_number(1), "key groups, the most slots ever; fixed at the first start"),
-    Option("atEnd", "drain", _drain, "drain: close all windows when the input ends; keep: leave them for the next start"),
+    Option(
+        "progress", "", _one_of("live", "plain", "off"), "progress on the screen: a live table, plain lines, or nothing"
+    ),
+    Option(
+        "parallelism", "parallelism", _whole_number(1), "slots, one task each; default: all task slots of the cluster"
+    ),
+    Option(
+        "maxParallelism",
+        "max_parallelism",
+        _whole_number(1),
+        "key groups, the most slots ever; fixed at the first start",
+    ),
+    Option(
+        "atEnd", "drain", _drain, "drain: close all windows when the input ends; keep: leave them for the next start"
+    ),
     Option("checkpointTimeout", "checkpoint_timeout_ms", parse_duration_ms, "give a checkpoint up after this long"),
     Option("checkpointsRetained", "checkpoints_retained", _whole_number(1), "completed checkpoints kept"),
-    Option("cleanupTimeout", "cleanup_timeout_ms", parse_duration_ms, "most time one round of deleting old checkpoints takes"),
+    Option(
+        "cleanupTimeout",
+        "cleanup_timeout_ms",
+        parse_duration_ms,
+        "most time one round of deleting old checkpoints takes",
+    ),
     Option("discoveryInterval", "discovery_interval_ms", parse_duration_ms, "how often sources look for new input"),
-    Option("idleTimeout", "idle_timeout_ms", parse_duration_ms, "a source without rows this long stops holding watermarks back"),
+    Option(
+        "idleTimeout",
+        "idle_timeout_ms",
+        parse_duration_ms,
+        "a source without rows this long stops holding watermarks back",
+    ),
     Option("batchRowsMax", "batch_rows_max", _whole_number(1), "most rows a source hands out at once"),
     Option("channelBatchesMax", "channel_batches_max", _whole_number(1), "batches under way in one channel"),
     Option("channelBytesMax", "channel_bytes_max", _whole_number(1024), "bytes under way in one channel"),
-    Option("heartbeatInterval", "heartbeat_interval_ms", parse_duration_ms, "how often driver and slots say that they live"),
-    Option("silenceTimeout", "silence_timeout_ms", parse_duration_ms, "a slot or driver not heard of for this long is gone"),
-    Option("deployTimeout", "deploy_timeout_ms", parse_duration_ms, "most time from submitting the slots to all of them running"),
+    Option(
+        "heartbeatInterval", "heartbeat_interval_ms", parse_duration_ms, "how often driver and slots say that they live"
+    ),
+    Option(
+        "silenceTimeout", "silence_timeout_ms", parse_duration_ms, "a slot or driver not heard of for this long is gone"
+    ),
+    Option(
+        "deployTimeout",
+        "deploy_timeout_ms",
+        parse_duration_ms,
+        "most time from submitting the slots to all of them running",
+    ),
     Option("restartDelayMin", "restart_delay_min_ms", parse_duration_ms, "pause before the first restart"),
     Option("restartDelayMax", "restart_delay_max_ms", parse_duration_ms, "longest pause between restarts"),
     Option("restartDelayFactor", "restart_delay_factor", _factor, "growth of that pause"),
-    Option("restartAttempts", "restart_attempts_max", _whole_number(0), "restarts in a row without a completed checkpoint"),
+    Option(
+        "restartAttempts", "restart_attempts_max", _whole_number(0), "restarts in a row without a completed checkpoint"
+    ),
     Option("progressInterval", "progress_interval_ms", parse_duration_ms, "how often progress is reported"),
 )
 _BY_NAME = {option.name.lower(): option for option in OPTIONS}
@@ -133,7 +167,9 @@ def sort_options(given: dict[str, object]) -> QueryOptions:
             config[option.field] = parsed
         else:
             own[option.name] = str(parsed)
-    return QueryOptions(config, own.get("checkpointLocation"), own.get("progress"), own.get("onCorruptCheckpoint") == "fallback", sink)
+    return QueryOptions(
+        config, own.get("checkpointLocation"), own.get("progress"), own.get("onCorruptCheckpoint") == "fallback", sink
+    )
 
 
 def to_config(fields: dict[str, object]) -> QueryConfig:

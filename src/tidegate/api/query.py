@@ -61,7 +61,7 @@ class StreamingQuery:
         return self._identity.id
 
     @property
-    def runId(self) -> str:  # noqa: N802  PySpark's name
+    def runId(self) -> str:
         """New with every start."""
         return self._identity.run_id
 
@@ -70,7 +70,7 @@ class StreamingQuery:
         return self._identity.name
 
     @property
-    def isActive(self) -> bool:  # noqa: N802
+    def isActive(self) -> bool:
         return not self._master.ended.is_set()
 
     @property
@@ -89,14 +89,14 @@ class StreamingQuery:
         }
 
     @property
-    def lastProgress(self) -> StreamingQueryProgress | None:  # noqa: N802
+    def lastProgress(self) -> StreamingQueryProgress | None:
         return self._reports[-1] if self._reports else None
 
     @property
-    def recentProgress(self) -> list[StreamingQueryProgress]:  # noqa: N802
+    def recentProgress(self) -> list[StreamingQueryProgress]:
         return list(self._reports)
 
-    def awaitTermination(self, timeout: float | None = None) -> bool | None:  # noqa: N802
+    def awaitTermination(self, timeout: float | None = None) -> bool | None:
         """Waits for the end, at most ``timeout`` seconds. Raises what ended the query if it failed.
 
         With ``timeout``: whether it has ended.
@@ -129,7 +129,7 @@ class StreamingQuery:
         """Prints stages, channels and parallelism; ``extended`` also the plan and every setting."""
         print(self.explain_text(extended))  # noqa: T201  it is what explain() is for
 
-    def processAllAvailable(self) -> None:  # noqa: N802
+    def processAllAvailable(self) -> None:
         """Waits until everything that was there at the call is read and its results are visible in the sink.
 
         For tests: a source that never pauses makes it wait for ever. Raises what ended the query if it fails meanwhile.

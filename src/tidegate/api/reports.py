@@ -127,7 +127,7 @@ def _state_operator(node: Aggregate, metrics_of: Callable[[str], Any]) -> dict[s
 
 
 def _source(scan: Scan, now: JobSnapshot, new_rows: int, rate: float, sources: int, metrics: Any) -> dict[str, Any]:
-    positions = [slot.positions[scan.id] for slot in now.slots.values() if scan.id in slot.positions]
+    positions = [slot.positions[scan.id] for slot in now.slots.values() if slot.positions.get(scan.id)]
     alone = sources == 1
     return {
         "description": f"{scan.format}[{scan.options.get('path', '')}]",

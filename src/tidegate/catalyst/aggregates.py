@@ -40,7 +40,6 @@ _NAMES = {
     "HyperLogLogPlusPlus": "approx_count_distinct",
     "ApproximatePercentile": "percentile_approx",
 }
-_IGNORES_NULLS = ("first", "last")
 
 
 def aggregate(context: Context, plan: Java, child: Relation) -> Relation:
@@ -137,8 +136,6 @@ class _Grouping:
                 f"the Python aggregate function {function.fields['name']!r} is not supported (in {_WHERE})",
                 hint="compute the parts per row in a pandas UDF and aggregate them with sum, min, max or avg",
             )
-        if name in _IGNORES_NULLS and function.fields.get("ignoreNulls"):
-            name = f"{name}_ignore_nulls"
         arguments = [self._convert(child) for child in function.children]
         if name == "count":  # count(1) counts rows: a constant that is not null needs no column.
             arguments = [one for one in arguments if not (isinstance(one, Literal) and one.value is not None)]
@@ -157,6 +154,7 @@ class _Grouping:
             filter=condition,
             ansi=functions.ansi_of(function, self.context.expressions.ansi),
             sql=shown,
+            ignore_nulls=bool(function.fields.get("ignoreNulls", False)),
         )
 
     def _require_supported(self, call: AggregateCall) -> None:

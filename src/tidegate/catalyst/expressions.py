@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -71,7 +70,7 @@ class Expressions:
                     f"a scalar subquery gave {rows.num_rows} rows", hint="make it give one: add LIMIT 1 or max()"
                 )
             value = frozen(rows.column(0)[0].as_py()) if rows.num_rows else None
-            self._folded[key] = Literal(_in_utc(value), node.facts.type)
+            self._folded[key] = Literal(value, node.facts.type)
         return self._folded[key]
 
     def constant(self, sql: str) -> Any:
@@ -156,8 +155,9 @@ class _Conversion:
 
         call = replace(call, sql=sql_text(call))
         if (reason := supported(call)) is not None:
-            known = "" if reason.startswith("function ") else f": {reason}"
-            raise self._refused(f"function {call.function!r}{known}", _WAY_OUT, call.sql)
+            unknown = f"the function {call.function} is not supported"
+            what = f"function {call.function!r} is not supported" if reason == unknown else reason
+            raise InvalidQuery(f"{what}: {call.sql} (in {self.where})", hint=_WAY_OUT)
         return call
 
     def _cast(self, node: Node) -> Expression:
@@ -188,12 +188,5 @@ class _Conversion:
         values = (self.of(child) for child in node.children[1::2])
         return MakeStruct(tuple((name.name, value) for name, value in zip(of.fields, values, strict=True)), of)
 
-    def _refused(self, what: str, hint: str, sql: str = "") -> InvalidQuery:
-        text = f" – {sql} –" if sql else ""
-        return InvalidQuery(f"{what} is not supported{text} (in {self.where})".replace("– (in", "(in"), hint=hint)
-
-
-def _in_utc(value: Any) -> Any:
-    if isinstance(value, datetime.datetime) and value.tzinfo is not None:
-        return value.astimezone(datetime.UTC)
-    return value
+    def _refused(self, what: str, hint: str) -> InvalidQuery:
+        return InvalidQuery(f"{what} is not supported (in {self.where})", hint=hint)

@@ -117,13 +117,19 @@ _EVALUATORS = {
     "ToNumberEvaluator": "to_number",
 }
 
-_TRY = {"add", "subtract", "multiply", "divide", "remainder", "sum", "avg"}
+_TRY = {
+    "add": "try_add",
+    "subtract": "try_subtract",
+    "multiply": "try_multiply",
+    "divide": "try_divide",
+    "remainder": "try_mod",
+}
 
 
 def function_name(node: Node) -> str:
     """The plan's name of the function; ``try_*`` where an overflow or a zero divisor gives null by request."""
     name = NAMES.get(node.kind) or _invoked(node) or node.facts.name
-    return f"try_{name}" if name in _TRY and node.mode == "TRY" else name
+    return _TRY[name] if name in _TRY and node.mode == "TRY" else name
 
 
 def result_type(node: Node, args: tuple[Expression, ...]) -> DataType:

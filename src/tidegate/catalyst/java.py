@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
+from py4j.java_gateway import get_field
 from pyspark.sql import SparkSession
 from pyspark.sql.conf import RuntimeConfig
 
@@ -34,6 +35,12 @@ def pairs(scala_map: Java) -> dict[str, str]:
 def byte_string(seq: Java) -> bytes:
     """A Scala ``Seq[Byte]`` in one call instead of one per byte."""
     return bytes(seq) if isinstance(seq, bytes | bytearray) else bytes(seq.unsafeArray())
+
+
+def interval_parts(interval: Java) -> tuple[int, int, int]:
+    """Months, days and microseconds of a ``CalendarInterval``."""
+    months, days, microseconds = (int(get_field(interval, name) or 0) for name in ("months", "days", "microseconds"))
+    return months, days, microseconds
 
 
 def catalyst(spark: SparkSession) -> Java:

@@ -34,6 +34,11 @@ def join_sides(plan: Java) -> tuple[Java, Java, JoinKind]:
         raise refused_operator("StreamJoin")
     on_left = bool(left.isStreaming())
     known = (_STREAM_LEFT if on_left else _STREAM_RIGHT).get(kind)
+    if kind == "ExistenceJoin":
+        raise InvalidQuery(
+            "an IN or EXISTS subquery beside OR is not supported",
+            hint="left join with the static DataFrame and test the joined column: WHERE s.id IS NOT NULL OR …",
+        )
     if known is None:
         side = "left" if on_left else "right"
         raise InvalidQuery(

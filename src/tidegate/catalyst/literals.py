@@ -7,7 +7,7 @@ import decimal
 from collections.abc import Callable
 from typing import Any
 
-from tidegate.catalyst.java import Java, items
+from tidegate.catalyst.java import Java, interval_parts, items
 from tidegate.catalyst.tree import Node
 from tidegate.catalyst.types import from_json
 from tidegate.model import types as t
@@ -86,7 +86,10 @@ def internal_value(value: Java, of: DataType) -> Scalar:
 def members(node: Node, of: DataType) -> tuple[Literal, ...]:
     """The constants of an ``InSet``, in an order that does not depend on Scala's hashing."""
     values = [internal_value(value, of) for value in items(node.java.hset().toSeq())]
-    return tuple(Literal(value, of) for value in sorted(values, key=lambda value: (value is None, repr(value))))
+    return tuple(
+        Literal(value, of)
+        for value in sorted(values, key=lambda value: (value is None, "" if value is None else value))
+    )  # type: ignore[arg-type]
 
 
 def frozen(value: Any) -> Scalar:
@@ -98,17 +101,17 @@ def frozen(value: Any) -> Scalar:
             return tuple(frozen(item) for item in value)
         case dict():
             return {name: frozen(item) for name, item in value.items()}
+        case datetime.datetime() if value.tzinfo is not None:
+            return value.astimezone(datetime.UTC)
         case _:
             return value
 
 
 def _calendar_interval(node: Node) -> Literal:
-    from py4j.java_gateway import get_field
-
     value = node.java.value()
     if value is None:
         return Literal(None, t.DAY_TIME_INTERVAL)
-    months, days, microseconds = (get_field(value, name) for name in ("months", "days", "microseconds"))
+    months, days, microseconds = interval_parts(value)
     if months or days:
         raise InvalidQuery(
             f"the interval {value.toString()} has days or months, whose length depends on the calendar",

@@ -38,7 +38,7 @@ def python_eval(context: Context, plan: Java, child: Relation) -> Relation:
 
 def map_batches(context: Context, plan: Java, child: Relation, inputs: list[Node], kind: UdfKind) -> Relation:
     """``mapInArrow`` / ``mapInPandas``; ``inputs`` are the attributes that the function sees, by position."""
-    function = read(plan.func())
+    function = read(plan.functionExpr())
     if plan.isBarrier():
         raise InvalidQuery(
             f"{_name(kind)}({function.fields['name']}, barrier=True) is not supported",

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from py4j.java_gateway import get_field
-
 from tidegate.catalyst.aggregates import aggregate
 from tidegate.catalyst.checks import LABELS, refused_operator
 from tidegate.catalyst.context import Context, aligned, attributes, output_of, project
-from tidegate.catalyst.java import Java, class_name, items
+from tidegate.catalyst.java import Java, class_name, interval_parts, items
 from tidegate.catalyst.joins import join_sides, static_join
 from tidegate.catalyst.naming import Relation, Scope, fields_of
 from tidegate.catalyst.python_functions import map_batches, python_eval
 from tidegate.catalyst.sources import file_scan, table_scan
-from tidegate.catalyst.tree import read, share_facts
+from tidegate.catalyst.tree import read, read_like
 from tidegate.model import types as t
 from tidegate.model.errors import InvalidQuery
 from tidegate.plan.expressions import Column, Expression, Named
@@ -102,16 +100,16 @@ def _watermark(context: Context, plan: Java) -> Relation:
             hint="name a column of type timestamp, before the window is made",
         )
     delay = plan.delay()
-    if get_field(delay, "months"):
+    months, days, microseconds = interval_parts(delay)
+    if months:
         raise InvalidQuery(
             f"withWatermark(…, {str(delay.toString())!r}): a month has no fixed length",
             hint="write the delay in days, hours, minutes or seconds",
         )
-    delay_us = int(get_field(delay, "days")) * _DAY_US + int(get_field(delay, "microseconds"))
     node = AssignWatermark(
         id=context.names.operator("watermark"),
         column=column.name,
-        delay_us=delay_us,
+        delay_us=days * _DAY_US + microseconds,
         schema=child.plan.schema,
         inputs=(child.plan,),
     )
@@ -120,10 +118,9 @@ def _watermark(context: Context, plan: Java) -> Relation:
 
 def _expand(context: Context, plan: Java) -> Relation:
     child = relation(context, plan.child())
-    branches = [[read(expression) for expression in items(branch)] for branch in items(plan.projections())]
-    for branch in branches[1:]:
-        for template, other in zip(branches[0], branch, strict=True):
-            share_facts(template, other)
+    first, *others = [items(branch) for branch in items(plan.projections())]
+    templates = [read(expression) for expression in first]
+    branches = [templates, *([read_like(*pair) for pair in zip(templates, branch, strict=True)] for branch in others)]
     projections: list[tuple[Expression, ...]] = [
         tuple(context.expressions.from_node(node, child.scope, LABELS["Expand"]) for node in branch)
         for branch in branches

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pyspark.cloudpickle import dumps, loads
-from pyspark.sql.datasource import CaseInsensitiveDict, DataSource
+from pyspark.cloudpickle import loads
 
 from tidegate.catalyst.context import Context, attributes, output_of
 from tidegate.catalyst.java import Java, byte_string, class_name, pairs
 from tidegate.catalyst.naming import Relation, Scope, fields_of
-from tidegate.model.errors import InvalidQuery
+from tidegate.connectors.python_source.payload import pack
 from tidegate.model.types import Schema
 from tidegate.plan.relational import Scan
 
@@ -32,7 +31,7 @@ def table_scan(context: Context, plan: Java) -> Relation:
     options = {str(key).lower(): str(value) for key, value in dict(plan.extraOptions().asCaseSensitiveMap()).items()}
     if class_name(plan.table()) != "PythonTable":
         return _scan(context, plan, form.lower(), options, b"")
-    return _scan(context, plan, form, options, _python_source(context, form, options))
+    return _scan(context, plan, form, options, _python_source(context, plan, form, options))
 
 
 def _scan(context: Context, plan: Java, form: str, options: dict[str, str], payload: bytes) -> Relation:
@@ -54,20 +53,9 @@ def _scan(context: Context, plan: Java, form: str, options: dict[str, str], payl
     return Relation(scan, Scope(columns))
 
 
-def _python_source(context: Context, form: str, options: dict[str, str]) -> bytes:
-    """The user's DataSource, made as Spark makes it: from the registered class, with options that ignore case."""
+def _python_source(context: Context, plan: Java, form: str, options: dict[str, str]) -> bytes:
+    """The user's DataSource class, as Spark pickled it when it was registered, with what Spark would make it from."""
     session: Java = context.spark._jsparkSession
     registered = session.sessionState().dataSourceManager().lookupDataSource(form)
     kind = loads(byte_string(registered.dataSourceCls().command()))
-    try:
-        source = kind(options=CaseInsensitiveDict(options))
-    except Exception as error:
-        raise InvalidQuery(
-            f"the data source {form!r} could not be made: {type(error).__name__}: {error}",
-            hint=f"{kind.__name__}.__init__ is called with the options of the stream; check them",
-        ) from error
-    if not isinstance(source, DataSource):
-        raise InvalidQuery(
-            f"the data source {form!r} is a {kind.__name__}, not a pyspark DataSource", hint="derive it from DataSource"
-        )
-    return dumps(source)
+    return pack(kind, options, str(plan.schema().json()))

@@ -44,8 +44,8 @@ def translate(df: DataFrame, *, mode: OutputMode, sink: SinkRequest) -> Translat
     """
     df = require_stream(df)
     spark = df.sparkSession
-    execution: Java = df._jdf.queryExecution()
-    analysed = execution.analyzed()
+    frame: Java = df._jdf
+    analysed = frame.queryExecution().analyzed()
     check_determinism(spark, analysed)
     check_operators(analysed)
     check_streaming_rules(spark, analysed, mode)

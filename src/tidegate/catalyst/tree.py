@@ -11,12 +11,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from tidegate.catalyst.java import Java
+from tidegate.catalyst.java import Java, class_name, items
 from tidegate.catalyst.types import from_json, from_json_text
 from tidegate.model.types import DataType
 
 _MODE_KEYS = ("evalMode", "evalContext")
 _STRICT_KEYS = ("failOnError", "ansiEnabled")
+_PLAIN = frozenset({"Add", "Subtract", "CreateNamedStruct", "KnownNullable", "PreciseTimestampConversion"})
+"""What a branch of a window is made of. In one Expand their type and mode are the same at the same place."""
 
 
 @dataclass(slots=True)
@@ -25,6 +27,7 @@ class Facts:
 
     parent: Facts | None
     index: int
+    mode_key: str = ""
     _java: Java = None
     _type: DataType | None = None
     _mode: str | None = None
@@ -47,7 +50,8 @@ class Facts:
     def mode(self) -> str:
         """``ANSI``, ``TRY`` or ``LEGACY``."""
         if self._mode is None:
-            self._mode = str(self.java.evalMode().toString())
+            holder = self.java if self.mode_key == "evalMode" else self.java.evalContext()
+            self._mode = str(holder.evalMode().toString())
         return self._mode
 
     @property
@@ -83,8 +87,10 @@ class Node:
     @property
     def mode(self) -> str | None:
         """``ANSI``, ``TRY`` or ``LEGACY``; None when the class has no such thing."""
-        if any(key in self.fields for key in _MODE_KEYS):
-            return self.facts.mode
+        for key in _MODE_KEYS:
+            if key in self.fields:
+                self.facts.mode_key = key
+                return self.facts.mode
         for key in _STRICT_KEYS:
             if isinstance(strict := self.fields.get(key), bool):
                 return "ANSI" if strict else "LEGACY"
@@ -99,21 +105,23 @@ class Node:
 def read(expression: Java) -> Node:
     """The tree of a Catalyst expression."""
     nodes = iter(json.loads(expression.toJSON()))
-    return _build(nodes, Facts(None, 0, expression))
+    return _build(nodes, Facts(None, 0, _java=expression))
 
 
-def share_facts(template: Node, other: Node) -> None:
-    """Lets ``other`` reuse what is known of ``template`` wherever both have the same shape.
+def read_like(template: Node, expression: Java) -> Node:
+    """Reads an expression that differs from another in a few constants, without reading the rest again.
 
-    For the branches of an Expand: one rule of the analyser wrote them all, they differ in literals only, and a long window
-    with a short slide has thousands of them.
+    For the branches of an Expand: one rule of the analyser wrote them all, and a long window with a short slide has hundreds.
     """
-    if template.kind != other.kind or len(template.children) != len(other.children):
-        return
-    if other.children:
-        other.facts = template.facts
-    for one, two in zip(template.children, other.children, strict=True):
-        share_facts(one, two)
+    if expression.equals(template.java):
+        return template
+    if template.kind not in _PLAIN or class_name(expression) != template.kind:
+        return read(expression)
+    children = items(expression.children())
+    if len(children) != len(template.children):
+        return read(expression)
+    same = [read_like(child, java) for child, java in zip(template.children, children, strict=True)]
+    return Node(template.kind, template.fields, template.facts, same)
 
 
 def _build(nodes: Iterator[dict[str, Any]], facts: Facts) -> Node:

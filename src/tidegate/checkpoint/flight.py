@@ -23,7 +23,6 @@ from tidegate.model.errors import Bug, Unavailable
 from tidegate.model.ids import CheckpointId
 from tidegate.model.messages import CheckpointAborted, SubtaskAcked, SubtaskDeclined, TriggerCheckpoint
 
-STORE_TRIES_MAX = 5
 RETRY_DELAY_MS = 200
 
 
@@ -115,7 +114,7 @@ def on_store_unknown(plan: CheckpointPlan, run: Running, now_ms: int, ref: Manif
     """
     match run.flight:
         case Storing(taken, _, tries) if taken.ref == ref:
-            if tries >= STORE_TRIES_MAX:
+            if tries >= plan.store_tries_max:
                 return give_up(plan, run, now_ms, FailureReason.STORE_UNKNOWN, manifest_key(ref))
             return replace(run, flight=replace(run.flight, retry_at_ms=now_ms + RETRY_DELAY_MS)), (), None
         case Idle() | Collecting() | Storing() | Looking():

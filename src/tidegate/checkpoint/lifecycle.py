@@ -4,15 +4,14 @@ commit and sweep → deploy → run → end, and again after a failure. Replayin
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TypeAlias
 
 from tidegate.checkpoint import coordinator, ending, restart, retention, sources, trigger
 from tidegate.checkpoint import effects as ef
 from tidegate.checkpoint import events as ev
 from tidegate.checkpoint.effects import Effect
+from tidegate.checkpoint.ending import Step
 from tidegate.checkpoint.events import Event, Failure
 from tidegate.checkpoint.manifest import Restored
-from tidegate.checkpoint.ending import Step
 from tidegate.checkpoint.phases import (
     Active,
     BackingOff,
@@ -33,7 +32,7 @@ from tidegate.checkpoint.phases import (
 )
 from tidegate.checkpoint.plan import CheckpointPlan
 from tidegate.checkpoint.recovery import Choice, Refusal, choose
-from tidegate.checkpoint.running import Broken, Complete, FencedOut, Running, Turn
+from tidegate.checkpoint.running import Broken, Running, Turn
 from tidegate.model.errors import Bug, Unavailable
 from tidegate.model.ids import Attempt
 

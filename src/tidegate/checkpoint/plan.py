@@ -61,6 +61,8 @@ class CheckpointPlan:
     """Stages a stage reads from: tells a subtask that is late from one that waits for a late one."""
     config: QueryConfig = field(default_factory=QueryConfig)
     rules: Rules = field(default_factory=Rules)
+    store_tries_max: int = 5
+    """How often the creation of one manifest is tried while its outcome is unknown."""
 
     def __post_init__(self) -> None:
         if not self.subtasks:

@@ -27,6 +27,9 @@ class Restarts:
         return self if self.in_a_row == 0 else replace(self, in_a_row=0)
 
 
+NO_RESTARTS = Restarts()
+
+
 @dataclass(frozen=True, slots=True)
 class Again:
     delay_ms: int

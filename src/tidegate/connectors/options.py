@@ -85,7 +85,9 @@ class Options:
 
     def warn_unknown(self) -> None:
         """Spark ignores options it does not know; so do we, but aloud."""
-        unknown = [name for key, name in self._names.items() if key not in self._asked and not key.startswith(OWN_PREFIX)]
+        unknown = [
+            name for key, name in self._names.items() if key not in self._asked and not key.startswith(OWN_PREFIX)
+        ]
         if unknown:
             log.warning("the %s does not know the option(s) %s: ignored", self.what, ", ".join(sorted(unknown)))
 

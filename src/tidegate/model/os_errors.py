@@ -14,11 +14,15 @@ def explain(error: OSError, doing: str, path: object) -> TidegateError:
         case errno.EROFS:
             return InvalidQuery(where, hint="the file system is mounted read-only: choose another location")
         case errno.EACCES | errno.EPERM:
-            return InvalidQuery(where, hint="give the user that runs Spark permission there, or choose another location")
+            return InvalidQuery(
+                where, hint="give the user that runs Spark permission there, or choose another location"
+            )
         case errno.ENOTDIR | errno.EISDIR:
             return InvalidQuery(where, hint="a file stands where a directory is needed, or the reverse")
         case errno.ENOSPC | errno.EDQUOT:
-            return Unavailable(where, hint="the disk or the quota is full: free some space, the query goes on by itself")
+            return Unavailable(
+                where, hint="the disk or the quota is full: free some space, the query goes on by itself"
+            )
         case errno.ENOENT:
             return Unavailable(where, hint="the location vanished (unmounted, or deleted by somebody): bring it back")
         case _:

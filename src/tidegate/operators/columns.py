@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 import pyarrow as pa
+from polars.datatypes import DataTypeClass
 
 from tidegate.model import types as t
 from tidegate.model.errors import InvalidQuery
@@ -79,7 +80,7 @@ def plan_type(of: pl.DataType) -> DataType:
             raise InvalidQuery(f"no plan type holds Polars columns of type {of}", hint="cast the column first")
 
 
-def _instance(of: pl.DataType | type[pl.DataType]) -> pl.DataType:
+def _instance(of: pl.DataType | DataTypeClass) -> pl.DataType:
     return of if isinstance(of, pl.DataType) else of()
 
 
@@ -136,7 +137,30 @@ def to_arrow(rows: pl.DataFrame, schema: Schema) -> pa.Table:
 def _to_arrow_type(column: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
     if column.type == wanted:
         return column
-    return column.cast(wanted)
+    if not _holds_map(wanted):
+        return column.cast(wanted)
+    return pa.chunked_array([_rebuilt(column.combine_chunks(), wanted)], type=wanted)
+
+
+def _holds_map(of: pa.DataType) -> bool:
+    return pa.types.is_map(of) or any(_holds_map(of.field(n).type) for n in range(of.num_fields))
+
+
+def _rebuilt(array: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """Arrow has no cast from a list of entries to a map: the same buffers, put together anew."""
+    if isinstance(array, pa.ChunkedArray):
+        array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], type=array.type)
+    if pa.types.is_map(wanted):
+        keys, items = (_rebuilt(array.values.field(n), wanted.field(0).type.field(n).type) for n in range(2))
+        return pa.MapArray.from_arrays(array.offsets.cast(pa.int32()), keys, items, type=wanted, mask=array.is_null())
+    if pa.types.is_list(wanted) and _holds_map(wanted):
+        values = _rebuilt(array.values, wanted.value_type)
+        return pa.ListArray.from_arrays(array.offsets.cast(pa.int32()), values, type=wanted, mask=array.is_null())
+    if pa.types.is_struct(wanted) and _holds_map(wanted):
+        fields = list(wanted)
+        parts = [_rebuilt(array.field(n), field.type) for n, field in enumerate(fields)]
+        return pa.StructArray.from_arrays(parts, fields=fields, mask=array.is_null())
+    return array.cast(wanted)
 
 
 def from_arrow(table: pa.Table | pa.RecordBatch, schema: Schema) -> pl.DataFrame:

@@ -61,6 +61,8 @@ class MapBatchesOperator(Stateless):
         return None
 
     def _argument(self, rows: pl.DataFrame) -> pa.RecordBatch | pd.DataFrame:
+        if self._node.input_schema:
+            rows = rows.select(field.name for field in self._node.input_schema)
         kinds = self._kinds(rows)
         arrays = [
             arrow_column(column, kind, self._node.zone) for column, kind in zip(rows.get_columns(), kinds, strict=True)

@@ -70,7 +70,6 @@ class PartialAggregateOperator(Stateless):
         super().__init__()
         self._keys = key_schema(node.aggregate)
         self._accumulators = accumulators_of(node.aggregate)
-        self._aggregations = partial_expressions(self._accumulators)
         self._grouping = [
             normalised(leaf_expression(leaf), leaf.type).alias(f"k{i}") for i, leaf in enumerate(leaves_of(self._keys))
         ]
@@ -81,7 +80,8 @@ class PartialAggregateOperator(Stateless):
 
     def _aggregated(self, rows: pl.DataFrame) -> pl.DataFrame:
         with overflow_as_data_error(self._accumulators):
-            grouped = rows.group_by(self._grouping or [_ONE_KEY]).agg(self._aggregations)
+            aggregations = partial_expressions(self._accumulators, rows)
+            grouped = rows.group_by(self._grouping or [_ONE_KEY]).agg(aggregations)
         accumulators = settled(
             grouped.select(field.name for a in self._accumulators for field in a.columns), self._accumulators
         )

@@ -44,14 +44,15 @@ class _Evaluation:
         self._zone = zone
         self._loaded: LoadedFunction = load_function(load, udf.command, udf.label)
         self._operator = f"user function {udf.label}({', '.join(_argument(arg) for arg in udf.args)})"
-        self._names = tuple(f"{i}" for i in range(len(udf.args)))
-        self._arguments = Projection(tuple(Named(n, e) for n, e in zip(self._names, udf.args, strict=True)))
+        columns = [Named(f"{i}", expression) for i, expression in enumerate(udf.args)]
+        schema = tuple(t.Field(column.name, column.expression.type) for column in columns)
+        self._arguments = Projection(columns, schema)
         keywords = udf.keywords or (None,) * len(udf.args)
         self._positional = tuple(i for i, keyword in enumerate(keywords) if keyword is None)
         self._keywords = tuple((i, keyword) for i, keyword in enumerate(keywords) if keyword is not None)
 
     def column(self, rows: pl.DataFrame) -> pl.Series:
-        arguments = self._arguments.apply(rows).get_columns() if self._names else []
+        arguments = self._arguments.apply(rows).get_columns()
         match self._udf.kind:
             case UdfKind.PYTHON | UdfKind.PYTHON_ARROW:
                 result = self._by_row(rows, arguments)

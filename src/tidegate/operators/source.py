@@ -151,13 +151,15 @@ class SourceOperator(Stateless):
         return not self.exhausted and now_ms >= self._poll_at_ms
 
     @property
-    def next_wakeup_ms(self) -> float:
-        asking = not self._no_more and len(self._open) < SPLITS_AHEAD
-        polling = float("inf") if self.exhausted else self._poll_at_ms
-        return min(self._ask_at_ms if asking else float("inf"), polling)
+    def next_ask_ms(self) -> float:
+        return self._ask_at_ms if not self._no_more and len(self._open) < SPLITS_AHEAD else float("inf")
+
+    @property
+    def next_poll_ms(self) -> float:
+        return float("inf") if self.exhausted else self._poll_at_ms
 
     def poll(self, rows_max: int, now_ms: float) -> tuple[FromSource, ...]:
-        """The next rows and what changed around them, in order. Empty: nothing for now, see ``next_wakeup_ms``."""
+        """The next rows and what changed around them, in order. Empty: nothing for now, see ``next_poll_ms``."""
         if self.exhausted:
             return ()
         self._polled_ms = now_ms

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from tidegate.model import types as t
 from tidegate.model.elements import Batch, Output
 from tidegate.operators.columns import conform
 from tidegate.operators.expressions import Predicate, Projection
@@ -18,6 +19,8 @@ from tidegate.plan.expressions import Expression, Named
 from tidegate.plan.relational import JoinKind, StaticJoin
 
 Indices = npt.NDArray[np.int64]
+
+_PAIR = "#pair"
 
 _MATCHES_MAX = 65_536
 """Most pairs looked at at once: one stream row may match every static row, and back-pressure needs bounded steps."""
@@ -44,7 +47,8 @@ class StaticJoinOperator(Stateless):
         matched = np.zeros(stream.height, dtype=bool)
         for left, right in self._static.lookup(keys, stream.height):
             if self._condition is not None:
-                keep = self._condition.mask(_side_by_side(stream[left], self._static.rows[right])).to_numpy()
+                pairs = _side_by_side(stream[left], self._static.rows[right]).with_row_index(_PAIR)
+                keep = self._condition.apply(pairs).get_column(_PAIR).to_numpy()
                 left, right = left[keep], right[keep]
             matched[left] = True
             if self._kind in (JoinKind.INNER, JoinKind.LEFT, JoinKind.CROSS) and len(left):
@@ -112,7 +116,8 @@ def _pairs(starts: Indices, counts: Indices) -> Iterator[tuple[Indices, Indices]
 def _keys(expressions: tuple[Expression, ...]) -> Projection | None:
     if not expressions:
         return None
-    return Projection(tuple(Named(f"{i}", expression) for i, expression in enumerate(expressions)))
+    columns = [Named(f"{i}", expression) for i, expression in enumerate(expressions)]
+    return Projection(columns, tuple(t.Field(column.name, column.expression.type) for column in columns))
 
 
 def _canonical(keys: pl.DataFrame) -> pl.DataFrame:

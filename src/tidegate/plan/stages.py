@@ -7,6 +7,7 @@ at the head of a new stage; a Union becomes a stage with one forward input per b
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 from tidegate.model.errors import InvalidQuery
 from tidegate.model.ids import OperatorId, StageId
@@ -143,7 +144,7 @@ def _push_watermarks_down(node: Plan) -> Plan:
 
 def _check_unique_ids(graph: JobGraph) -> None:
     ids = graph.stateful_ids()
-    repeated = sorted({one for one, next_one in zip(ids, ids[1:], strict=False) if one == next_one})
+    repeated = sorted({one for one, next_one in pairwise(ids) if one == next_one})
     if repeated:
         raise InvalidQuery(
             f"operator ids must be unique, found twice: {', '.join(repeated)}",

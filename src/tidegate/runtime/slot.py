@@ -161,6 +161,7 @@ class SlotRuntime:
             scope.effects.insert(0, Tell(SlotReady(attempt=scope.attempt, slot=scope.slot)))
         if not self._left:
             for source in self._sources:
+                source.take_if_triggered(now_ms)
                 source.tell(now_ms)
             picked = self._scheduler.pick(now_ms)
             if picked is not None:

@@ -126,6 +126,11 @@ class SourceSubtask:
         delay_ms = self._scope.start_delay_ms(barrier.checkpoint, now_ms)
         self._scope.effects.append(self.snapshots.take(barrier, (), start_delay_ms=delay_ms, alignment_ms=0.0))
 
+    def take_if_triggered(self, now_ms: float) -> None:
+        """A barrier that can start now does not wait for this subtask's turn."""
+        if self._trigger is not None and not self._work.suspended and not self._polled:
+            self._take(self._trigger, now_ms)
+
     def tell(self, now_ms: float) -> None:
         """Messages to the driver that are due: more splits wanted, everything emitted."""
         scope = self._scope
@@ -149,7 +154,13 @@ class SourceSubtask:
 
     @property
     def next_wakeup_ms(self) -> float:
-        return min(self.source.next_wakeup_ms, self._say_exhausted_ms if self._exhausted else float("inf"))
+        """Timers only. A source that waits for room is woken by credit, and must not be asked again and again till then."""
+        blocked = self._work.suspended or self.outputs.full
+        return min(
+            self.source.next_ask_ms,
+            float("inf") if blocked else self.source.next_poll_ms,
+            self._say_exhausted_ms if self._exhausted else float("inf"),
+        )
 
     @property
     def drained(self) -> bool:

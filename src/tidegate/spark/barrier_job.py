@@ -10,10 +10,10 @@ from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from tidegate.model.errors import InvalidQuery, SlotLost, TidegateError
-from tidegate.spark.checks import task_slots, too_few_slots
+from tidegate.spark.checks import java_context, task_slots, too_few_slots
 from tidegate.spark.task import OUTPUT_SCHEMA, WORKER_ENVIRONMENT
 
 _SLOTS_CHECK_INTERVAL_S = 0.25
@@ -49,7 +49,7 @@ class BarrierJob:
         self._cancelled.set()
         # A cancel that comes before the job is known would be forgotten; this one also holds for jobs to come.
         threading.Thread(
-            target=lambda: self._session.sparkContext._jsc.sc().cancelJobGroupAndFutureJobs(self._group, reason),
+            target=lambda: java_context(self._session).cancelJobGroupAndFutureJobs(self._group, reason),
             name=f"{self._group}-cancel",
             daemon=True,
         ).start()
@@ -67,7 +67,7 @@ class BarrierJob:
             failure = explain_job_failure(str(failed), self._session, self._parallelism)
         self._on_end(failure)
 
-    def _frame(self) -> Any:
+    def _frame(self) -> DataFrame:
         environment = self._session.sparkContext.environment
         before = dict(environment)
         try:
@@ -75,9 +75,7 @@ class BarrierJob:
             # are other processes, so the user's own Python functions are not affected.
             environment.update(WORKER_ENVIRONMENT)
             rows = self._session.range(0, self._parallelism, 1, self._parallelism)
-            frame = rows.mapInArrow(self._function, OUTPUT_SCHEMA, barrier=True)
-            frame._jdf.queryExecution().executedPlan()
-            return frame
+            return rows.mapInArrow(self._function, OUTPUT_SCHEMA, barrier=True)
         finally:
             environment.clear()
             environment.update(before)
@@ -113,5 +111,7 @@ def explain_job_failure(text: str, session: SparkSession | None, parallelism: in
             return too_few_slots(session, parallelism, task_slots(session))
         return InvalidQuery(f"the cluster has fewer task slots than the {parallelism} the query asks for")
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.strip().startswith("at ")]
-    reason = next((line for line in lines if "Most recent failure" in line or "Exception" in line), lines[0] if lines else text)
+    reason = next(
+        (line for line in lines if "Most recent failure" in line or "Exception" in line), lines[0] if lines else text
+    )
     return SlotLost(f"the Spark job of the slots failed: {reason[:500]}", hint="Spark's log has the details")

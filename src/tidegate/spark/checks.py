@@ -35,9 +35,15 @@ def check_session(session: SparkSession) -> None:
         )
 
 
+def java_context(session: SparkSession) -> Any:
+    """Spark's own SparkContext, behind PySpark's."""
+    context: Any = session.sparkContext._jsc
+    return context.sc()
+
+
 def task_slots(session: SparkSession) -> int:
     """How many tasks the cluster can run at once right now."""
-    context: Any = session.sparkContext._jsc.sc()
+    context = java_context(session)
     return int(context.maxNumConcurrentTasks(context.resourceProfileManager().defaultResourceProfile()))
 
 

@@ -54,7 +54,9 @@ class Discovery:
                     if enumerator.bounded:
                         del waiting[operator]
         except TidegateError as failure:
-            self._fail(Failure(failure.code, failure.message, hint=failure.hint, retryable=failure.code == "UNAVAILABLE"))
+            self._fail(
+                Failure(failure.code, failure.message, hint=failure.hint, retryable=failure.code == "UNAVAILABLE")
+            )
         except Exception as failure:  # noqa: BLE001  a connector may raise anything, and the attempt must hear of it
             self._fail(Failure("UNAVAILABLE", f"a source cannot look for input: {type(failure).__name__}: {failure}"))
 

@@ -13,6 +13,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import zmq
@@ -35,7 +36,8 @@ from tidegate.checkpoint.events import (
     Started,
     StopRequested,
 )
-from tidegate.checkpoint.pipeline import State, initial, step
+from tidegate.checkpoint.lifecycle import step
+from tidegate.checkpoint.phases import New, State
 from tidegate.checkpoint.plan import CheckpointPlan
 from tidegate.checkpoint.ports import BlobStore
 from tidegate.checkpoint.statistics import Outcome as CheckpointOutcome
@@ -44,7 +46,7 @@ from tidegate.model.errors import Bug, SlotLost, TidegateError
 from tidegate.model.ids import Attempt, CheckpointId, OperatorId
 from tidegate.operators.ports import SinkCommitter, SplitEnumerator
 from tidegate.plan.graph import JobGraph
-from tidegate.spark.bell import Bell
+from tidegate.transport.bell import Bell
 from tidegate.spark.clock import monotonic_ms
 from tidegate.spark.discovery import Discovery
 from tidegate.spark.gang import Gang, GangEvent, JobEnded, SlotSilent
@@ -56,7 +58,15 @@ log = logging.getLogger("tidegate.driver")
 
 TICK_MS = 50
 
-Posted: TypeAlias = Event | GangEvent
+
+@dataclass(frozen=True, slots=True)
+class LaneFailed:
+    """Work off the loop raised what it should have reported."""
+
+    failure: Exception
+
+
+Posted: TypeAlias = Event | GangEvent | LaneFailed
 
 
 class JobMaster:
@@ -88,7 +98,7 @@ class JobMaster:
         self._accept_duplicates = accept_duplicates
         self._on_committed = on_committed
         self._work = pickle.dumps(SlotWork(graph, config, location))
-        self._state: State = initial()
+        self._state: State = New()
         self._inbox: deque[Posted] = deque()
         self._bell = Bell()
         self._requests: dict[str, Future[CheckpointId]] = {}
@@ -139,9 +149,16 @@ class JobMaster:
                 if self._gang is not None:
                     self._gang.on_clock(now_ms)
                 self._feed(ClockTicked(now_ms))
-        except Exception as bug:
+        except Exception as bug:  # the loop is the last one who can tell: whatever it is ends the query and is reported
             log.exception("the job master of %s failed", self._name)
-            self._outcome = fx.Failed(Failure(Bug.code, f"the job master failed: {type(bug).__name__}: {bug}", retryable=False))
+            failed = bug if isinstance(bug, TidegateError) else None
+            self._outcome = (
+                fx.Failed(storing.failure_of(failed))
+                if failed
+                else fx.Failed(
+                    Failure(Bug.code, f"the job master failed: {type(bug).__name__}: {bug}", retryable=False)
+                )
+            )
             if self._gang is not None:
                 self._gang.end(False, "the job master failed")
         finally:
@@ -157,6 +174,8 @@ class JobMaster:
 
     def _take(self, posted: Posted) -> None:
         match posted:
+            case LaneFailed(failure):
+                raise failure
             case JobEnded(attempt) | SlotSilent(attempt):
                 if self._gang is not None and self._gang.attempt == attempt:
                     self._gang.on_event(posted)
@@ -193,13 +212,13 @@ class JobMaster:
     def _perform(self, effect: fx.Effect) -> None:
         match effect:
             case fx.WriteClaim() | fx.ListLocation() | fx.WriteRestored() | fx.LookForClaim() | fx.StoreManifest():
-                self._lanes["storage"].do(lambda: self.post(storing.perform(effect, self._store, monotonic_ms)))
+                self._do("storage", lambda: storing.perform(self._plan, effect, self._store, monotonic_ms))
             case fx.MarkCommitted() | fx.Delete():
-                self._lanes["cleanup"].do(lambda: self.post(storing.perform(effect, self._store, monotonic_ms)))
+                self._do("cleanup", lambda: storing.perform(self._plan, effect, self._store, monotonic_ms))
             case fx.CommitSinks():
-                self._lanes["sinks"].do(lambda: self.post(self._commit(effect)))
+                self._do("sinks", lambda: self._commit(effect))
             case fx.SweepSinks():
-                self._lanes["sinks"].do(lambda: self.post(self._sweep(effect)))
+                self._do("sinks", lambda: self._sweep(effect))
             case fx.Deploy():
                 self._deploy(effect)
             case fx.SendToSlots(message, slots):
@@ -220,6 +239,17 @@ class JobMaster:
                     self._on_committed(report.checkpoint)
             case fx.Finish(outcome):
                 self._outcome = outcome
+
+    def _do(self, lane: str, work: Callable[[], Event]) -> None:
+        """Runs ``work`` in its lane and posts what came of it."""
+
+        def done() -> None:
+            try:
+                self.post(work())
+            except Exception as failure:  # noqa: BLE001  it must end the query, not the thread
+                self.post(LaneFailed(failure))
+
+        self._lanes[lane].do(done)
 
     # --- attempts ----------------------------------------------------------------------------------------------------
 

@@ -239,7 +239,9 @@ class Gang:
                 self._on_progress(message)
             case SlotFailed(code=code, message=text, hint=hint, operator=operator, position=position):
                 self._fail(
-                    Failure(code, text, hint=hint, operator=operator, position=position, retryable=code != "INVALID_QUERY")
+                    Failure(
+                        code, text, hint=hint, operator=operator, position=position, retryable=code != "INVALID_QUERY"
+                    )
                 )
             case SlotLeft():
                 self._left.add(message.slot)

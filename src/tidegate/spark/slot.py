@@ -7,6 +7,7 @@ socket closed and the environment left as it was; a worker that cannot do that e
 from __future__ import annotations
 
 import gc
+import math
 import os
 import pickle
 import queue
@@ -22,7 +23,7 @@ import zmq
 
 from tidegate.checkpoint.layout import chunk_key
 from tidegate.checkpoint.ports import BlobStore
-from tidegate.connectors.registry import Registry
+from tidegate.connectors.registry import RealConnectors
 from tidegate.model.errors import Bug, CorruptSnapshot, SlotLost, TidegateError
 from tidegate.model.ids import Attempt, SlotIndex
 from tidegate.model.messages import (
@@ -36,7 +37,8 @@ from tidegate.model.messages import (
 from tidegate.model.snapshot import ChunkHandle
 from tidegate.runtime.effects import GrantCredit, Leave, Persist, Send, SlotEffect, Tell
 from tidegate.runtime.slot import SlotRuntime
-from tidegate.spark.bell import Bell
+from tidegate.transport.bell import Bell
+from tidegate.spark.functions import load
 from tidegate.spark.task import Greeting, SlotWork
 from tidegate.spark.uploads import Uploaded, Uploader, UploadFailed
 from tidegate.spark.versions import running_versions
@@ -98,7 +100,10 @@ class SlotProcess:
         """Whether everything that was started has ended."""
         greeting = self._greeting
         endpoints = SlotEndpoints(
-            greeting.control, greeting.heartbeat, greeting.directory, CurveKeys(*greeting.keys) if greeting.keys else None
+            greeting.control,
+            greeting.heartbeat,
+            greeting.directory,
+            CurveKeys(*greeting.keys) if greeting.keys else None,
         )
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         guard = KeyGuard(self._context, endpoints.keys.slot_public) if endpoints.keys else None
@@ -124,6 +129,8 @@ class SlotProcess:
             self._control.send(self._describe(failure))
         finally:
             if self._runtime is not None:
+                if not driver_lost:
+                    self._control.send(self._runtime.progress())
                 self._runtime.close()
             if self._uploader is not None:
                 clean = self._uploader.stop(UPLOAD_STOP_TIMEOUT_S)
@@ -185,7 +192,7 @@ class SlotProcess:
                 self._progress_due_ms = now_ms + self._task.config.progress_interval_ms
                 self._control.send(runtime.progress())
 
-    def _patience_ms(self) -> float | None:
+    def _patience_ms(self) -> int | None:
         """How long to wait for something to arrive: not at all while there is work."""
         if self._runtime is None:
             return None
@@ -195,7 +202,8 @@ class SlotProcess:
         wakeup_ms = self._runtime.next_wakeup_ms
         if wakeup_ms is not None:
             until_ms = min(until_ms, wakeup_ms)
-        return max(0.0, until_ms - time.monotonic() * 1000)
+        # Rounded up: a poll that ends just before the moment would spin until it has come.
+        return max(0, math.ceil(until_ms - time.monotonic() * 1000))
 
     def _perform(self, effect: SlotEffect) -> bool:
         """Whether that was the last effect."""
@@ -237,11 +245,12 @@ class SlotProcess:
             self._slot,
             self._attempt,
             self._task.config,
-            Registry(),
+            RealConnectors(),
             restored=start.restored,
             chunks=lambda handle: read_chunk(store, handle),
             now_ms=time.monotonic() * 1000,
             clock=lambda: time.monotonic() * 1000,
+            load=load,
         )
         # What exists now lives as long as the slot: the collector need not walk it again and again.
         gc.collect()
@@ -291,7 +300,11 @@ def read_chunk(store: BlobStore, handle: ChunkHandle) -> pl.DataFrame:
     """A chunk of the restored checkpoint, checked. Raises CorruptSnapshot, naming it, when it is missing or damaged."""
     data = handle.data if handle.data is not None else store.read(chunk_key(handle.name))
     if data is None:
-        raise CorruptSnapshot(f"the chunk {handle.name} is missing", hint="restore it from a copy of the checkpoint location")
+        raise CorruptSnapshot(
+            f"the chunk {handle.name} is missing", hint="restore it from a copy of the checkpoint location"
+        )
     if len(data) != handle.size_bytes or zlib.crc32(data) != handle.checksum:
-        raise CorruptSnapshot(f"the chunk {handle.name} is damaged", hint="restore it from a copy of the checkpoint location")
+        raise CorruptSnapshot(
+            f"the chunk {handle.name} is damaged", hint="restore it from a copy of the checkpoint location"
+        )
     return decode_chunk(data, handle.name)

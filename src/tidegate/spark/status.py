@@ -13,6 +13,7 @@ from tidegate.model.ids import Attempt, SlotIndex
 from tidegate.model.messages import OperatorMetrics, SlotProgress
 
 RECOVERIES_MAX = 100
+NO_ATTEMPT = Attempt(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,7 @@ class JobSnapshot:
     """One moment of a query."""
 
     phase: str = "starting"
-    attempt: Attempt = Attempt(0)
+    attempt: Attempt = NO_ATTEMPT
     slots: dict[SlotIndex, SlotProgress] = field(default_factory=dict)
     pids: dict[SlotIndex, int] = field(default_factory=dict)
     history: History = field(default_factory=History)
@@ -105,14 +106,20 @@ class JobStatus:
         with self.changed:
             self._recoveries.append(Recovery(attempt, reason, now_ms, (("detected", 0),)))
             self._now = replace(
-                self._now, recoveries=tuple(self._recoveries), restarts=self._now.restarts + 1, phase="recovering", slots={}
+                self._now,
+                recoveries=tuple(self._recoveries),
+                restarts=self._now.restarts + 1,
+                phase="recovering",
+                slots={},
             )
             self.changed.notify_all()
 
     def on_recovery_phase(self, phase: str, now_ms: int) -> Recovery | None:
         """Notes that the restart under way reached ``phase``; None when none is under way or it was there before."""
         with self.changed:
-            if not self._recoveries or any(name in (phase, "first checkpoint") for name, _ in self._recoveries[-1].phases):
+            if not self._recoveries or any(
+                name in (phase, "first checkpoint") for name, _ in self._recoveries[-1].phases
+            ):
                 return None
             last = self._recoveries[-1]
             last = replace(last, phases=(*last.phases, (phase, now_ms - last.detected_ms)))

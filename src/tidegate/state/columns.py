@@ -94,21 +94,25 @@ class FixedColumn:
         self._height = 0
         self._data: NDArray[np.generic] = np.zeros(0, self._width)
         self._valid: Mask = np.zeros(0, np.bool_)
+        self._may_have_nulls = False
 
     def append(self, values: pl.Series) -> None:
         end = self._room_for(len(values))
-        self._data[self._height : end], self._valid[self._height : end] = self._split(values)
+        data, valid = self._split(values)
+        self._data[self._height : end], self._valid[self._height : end] = data, valid
+        self._may_have_nulls |= valid is not True
         self._height = end
 
     def append_nulls(self, count: int) -> None:
         end = self._room_for(count)
         self._data[self._height : end] = 0
         self._valid[self._height : end] = False
+        self._may_have_nulls = True
         self._height = end
 
     def gather(self, rows: Rows) -> pl.Series:
-        series, valid = pl.Series(self._data[rows]), self._valid[rows]
-        if not valid.all():
+        series = pl.Series(self._data.take(rows))
+        if self._may_have_nulls and not (valid := self._valid.take(rows)).all():
             series = _masked(series, valid)
         return series if series.dtype == self.dtype else series.cast(self.dtype)
 
@@ -117,6 +121,8 @@ class FixedColumn:
 
     def probe(self, values: pl.Series) -> Probe:
         data, valid = self._split(values)
+        if valid is True and not self._may_have_nulls:
+            return _FixedProbe(self._data, None, data, True)
         return _FixedProbe(self._data, self._valid, data, valid)
 
     def keep(self, rows: Rows) -> None:
@@ -144,12 +150,17 @@ class FixedColumn:
 
 
 class _FixedProbe:
-    def __init__(self, stored: NDArray[Any], stored_valid: Mask, data: NDArray[Any], valid: Mask | bool) -> None:
+    """``stored_valid`` None: neither side has nulls."""
+
+    def __init__(self, stored: NDArray[Any], stored_valid: Mask | None, data: NDArray[Any], valid: Mask | bool) -> None:
         self._stored, self._stored_valid, self._data, self._valid = stored, stored_valid, data, valid
 
     def equals_row(self, positions: Rows, rows: Rows) -> Mask:
-        valid = self._valid if isinstance(self._valid, bool) else self._valid[positions]
-        return _same(self._stored[rows], self._data[positions]) & (self._stored_valid[rows] == valid)
+        same = _same(self._stored.take(rows), self._data.take(positions))
+        if self._stored_valid is None:
+            return same
+        valid = self._valid if isinstance(self._valid, bool) else self._valid.take(positions)
+        return same & (self._stored_valid.take(rows) == valid)
 
     def equals(self, left: Rows, right: Rows) -> Mask:
         same = _same(self._data[left], self._data[right])

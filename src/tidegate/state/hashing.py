@@ -71,12 +71,13 @@ def _bits(column: pl.Series, of: DataType) -> Hashes:
             hashed = column.to_frame().select(plh.col(name).nchash.xxhash64()).to_series()  # pyright: ignore[reportAttributeAccessIssue]
             return hashed.fill_null(int(_NULL)).to_numpy()
         case Atomic("float" | "double"):
-            return _with_nulls(column, _float_bits(column.fill_null(0.0)))
+            return _with_nulls(column, _float_bits(column if column.null_count() == 0 else column.fill_null(0.0)))
         case Atomic("void"):
             return np.full(len(column), _NULL)
         case Atomic():
-            whole = column.to_physical().cast(pl.Int64).fill_null(0)
-            return _with_nulls(column, whole.to_numpy().view(np.uint64))
+            whole = column.cast(pl.Int64)
+            filled = whole if whole.null_count() == 0 else whole.fill_null(0)
+            return _with_nulls(column, filled.to_numpy().view(np.uint64))
         case Decimal(_, scale):
             return _decimal_bits(column, scale)
         case Array(element):

@@ -21,6 +21,7 @@ MISSING = -1
 _EMPTY = np.uint64(0)
 _ROW_MASK = np.uint64(0xFFFFFFFF)
 _TAG_MASK = np.uint64(0xFFFFFFFF00000000)
+_TAG_UNIT = np.uint64(1 << 32)
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
 _SLOTS_MIN = 1 << 10
 _SLOTS_PER_ROW = 3
@@ -50,10 +51,12 @@ class KeyIndex:
         pending = np.arange(len(hashes))
         slots = self._home(hashes)
         while len(pending):
-            entries = self._slots[slots]
+            entries = self._slots.take(slots)
+            used = entries != _EMPTY
+            pending, slots, entries = pending[used], slots[used], entries[used]
             matched = self._match(pending, entries, hashes, same_as_row)
             found[pending[matched]] = self._row_in(entries[matched])
-            on = ~matched & (entries != _EMPTY)
+            on = ~matched
             pending, slots = pending[on], (slots[on] + 1) & self._mask
         return found
 
@@ -80,13 +83,14 @@ class KeyIndex:
         pending = np.arange(len(hashes))
         slots = self._home(hashes)
         while len(pending):
-            entries = self._slots[slots]
+            entries = self._slots.take(slots)
             empty = entries == _EMPTY
             if empty.any():
                 # Several keys may want one empty slot: all write their mark, the last one wins, the others look again.
                 asking, wanted = pending[empty], slots[empty]
-                self._slots[wanted] = asking.astype(np.uint64) + np.uint64(1)
-                won = self._slots[wanted] == asking.astype(np.uint64) + np.uint64(1)
+                marks = (asking + 1).astype(np.uint64)
+                self._slots[wanted] = marks
+                won = self._slots.take(wanted) == marks
                 winners = asking[won]
                 rows = self._rows + np.arange(len(winners))
                 owner_of[rows - first_new] = winners
@@ -95,12 +99,13 @@ class KeyIndex:
                 self._rows += len(winners)
                 self._slots[wanted[won]] = (hashes[winners] & _TAG_MASK) | (rows + 1).astype(np.uint64)
                 found[winners] = rows
-                entries = self._slots[slots]
-            unresolved = found[pending] == MISSING
-            pending, slots, entries = pending[unresolved], slots[unresolved], entries[unresolved]
+                unresolved = found.take(pending) == MISSING
+                pending, slots = pending[unresolved], slots[unresolved]
+                entries = self._slots.take(slots)
             matched = self._match(pending, entries, hashes, same)
             found[pending[matched]] = self._row_in(entries[matched])
-            pending, slots = pending[~matched], (slots[~matched] + 1) & self._mask
+            on = ~matched
+            pending, slots = pending[on], (slots[on] + 1) & self._mask
         added = np.concatenate(owners) if owners else np.zeros(0, np.int64)
         return found, added
 
@@ -115,11 +120,11 @@ class KeyIndex:
         return self._slots.nbytes + self._rows * 8
 
     def _match(self, pending: Rows, entries: Hashes, hashes: Hashes, same: SameKey) -> NDArray[np.bool_]:
-        """Upper half of the hash first, the key itself second."""
-        alike = (((entries ^ hashes[pending]) & _TAG_MASK) == 0) & (entries != _EMPTY)
-        if alike.any():
-            candidates = np.flatnonzero(alike)
-            alike[candidates] = same(pending[candidates], self._row_in(entries[candidates]))
+        """Upper half of the hash first, the key itself second. No entry is empty."""
+        alike = (entries ^ hashes.take(pending)) < _TAG_UNIT
+        candidates = np.flatnonzero(alike)
+        if len(candidates):
+            alike[candidates] = same(pending.take(candidates), self._row_in(entries.take(candidates)))
         return alike
 
     @staticmethod

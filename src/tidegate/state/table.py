@@ -133,10 +133,10 @@ class KeyedTable:
         self._alive[rows] = False
         self._live -= len(rows)
 
-    def compact(self) -> None:
-        """Gives back the room of removed rows once they are the majority."""
+    def compact(self, dead_rows_min: int = _DEAD_ROWS_MIN) -> None:
+        """Gives back the room of removed rows once they are the majority, and at least so many."""
         dead = self._index.rows - self._live
-        if dead < _DEAD_ROWS_MIN or dead < self._live:
+        if dead < dead_rows_min or dead < self._live:
             return
         keep = self.all_rows()
         self._index.rebuild(keep)
@@ -193,13 +193,14 @@ class KeyedTable:
         return pl.DataFrame({"kg": key_groups(hashes, self._max_parallelism).astype(np.uint32)})
 
     def restore(self, chunks: Sequence[RestoredChunk]) -> None:
-        """Into an empty table: later chunks override earlier ones; rows of foreign key groups are skipped."""
+        """Into an empty table: later chunks override earlier ones; rows of foreign key groups, or outside the handle's, are skipped."""
         links: list[Link] = []
         for chunk in chunks:
-            mine = chunk.rows.filter((pl.col("kg") >= self._groups.start) & (pl.col("kg") < self._groups.stop))
             shared = chunk.handle.groups.intersect(self._groups)
             if shared is None:
                 continue
+            mine = chunk.rows.filter((pl.col("kg") >= shared.start) & (pl.col("kg") < shared.stop))
+            stored_rows = mine.height
             if "deleted" in mine.columns:
                 self._bury(mine.filter("deleted").select(self._key_names()))
                 mine = mine.filter(~pl.col("deleted"))
@@ -207,7 +208,7 @@ class KeyedTable:
                 rows, _ = self.upsert(mine.select(self._key_names()))
                 self.write(rows, mine.select(f"v{i}" for i in range(len(self._values))))
             handle = _cut_to(chunk.handle, shared)
-            links.append(Link(handle, self._epoch - 1, self._epoch, chunk.rows.height))
+            links.append(Link(handle, self._epoch - 1, self._epoch, stored_rows))
             self._epoch += 1
         self._chain = Chain(tuple(links), self._epoch - 1)
 

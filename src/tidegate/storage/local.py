@@ -34,22 +34,24 @@ class LocalBlobStore:
         temporary = target.with_name(f"{TEMPORARY_PREFIX}{os.urandom(8).hex()}-{target.name}")
         try:
             self._make_directory(target.parent)
-            try:
-                self._write(temporary, data)
-                try:
-                    self._link(temporary, target)
-                except FileExistsError:
-                    return AlreadyThere()
-                finally:
-                    # After a crash the temporary file stays: garbage that no listing shows.
-                    self._unlink(temporary)
-            except FileNotFoundError:
-                # Somebody removed the directory we had seen: forget that we made it, so that a retry makes it again.
-                self._made.discard(target.parent)
-                raise
+            outcome = self._create(temporary, target, data)
+            # Also when somebody else made it: what we report as there must survive a power cut.
             self._sync_directory(target.parent)
         except OSError as error:
+            # The directory may have been removed since we made it: a retry has to look again.
+            self._made.discard(target.parent)
             raise explain(error, "write", target) from error
+        return outcome
+
+    def _create(self, temporary: Path, target: Path, data: bytes) -> Created | AlreadyThere:
+        try:
+            self._write(temporary, data)
+            self._link(temporary, target)
+        except FileExistsError:
+            return AlreadyThere()
+        finally:
+            # After a crash the temporary file stays: garbage that no listing shows.
+            self._unlink(temporary)
         return Created()
 
     def read(self, key: str) -> bytes | None:
@@ -141,4 +143,3 @@ class LocalBlobStore:
         """An absent object means nothing if the whole location is gone (an unmounted disk): never report it as absent."""
         if not self.root.is_dir():
             raise explain(FileNotFoundError(errno.ENOENT, "no such directory"), "reach", self.root)
-

@@ -16,6 +16,7 @@ import zmq
 
 from tidegate.model.ids import Attempt, SlotIndex
 from tidegate.model.messages import DriverAlive, SlotAlive
+from tidegate.transport.bell import Bell
 from tidegate.transport.control import slot_identity
 from tidegate.transport.endpoints import DriverEndpoints, SlotEndpoints, present_curve
 
@@ -43,6 +44,7 @@ class DriverHeartbeat:
         self._timeout_ms = timeout_ms
         self._on_silent = on_silent
         self._stopping = threading.Event()
+        self._bell = Bell()
         self._socket = context.socket(zmq.ROUTER)
         self._socket.linger = 0
         self._socket.setsockopt(zmq.ROUTER_HANDOVER, 1)
@@ -54,8 +56,11 @@ class DriverHeartbeat:
         answer = _encode(DriverAlive(attempt=self._attempt))
         heard_ms: dict[SlotIndex, float] = {}
         checked_ms = time.monotonic() * 1000
+        poller = zmq.Poller()
+        poller.register(self._socket, zmq.POLLIN)
+        poller.register(self._bell.fileno(), zmq.POLLIN)
         while not self._stopping.is_set():
-            self._socket.poll(self._interval_ms)
+            poller.poll(self._interval_ms)
             for identity, slot in self._received():
                 if slot not in heard_ms or heard_ms[slot] >= 0:
                     heard_ms[slot] = time.monotonic() * 1000
@@ -86,7 +91,9 @@ class DriverHeartbeat:
     def stop(self) -> None:
         """Returns when the thread has ended."""
         self._stopping.set()
+        self._bell.ring()
         self._thread.join()
+        self._bell.close()
 
 
 class SlotHeartbeat:

@@ -92,7 +92,7 @@ def test_a_cross_join_is_bounded_per_batch(monkeypatch: pytest.MonkeyPatch) -> N
     assert join(JoinKind.INNER) == [(1, 10, 1, "ann"), (2, 20, 2, "ben"), (2, 20, 2, "bob")]
 
 
-RESIDUAL = Call("less_than", (Column("name", t.STRING), Column("word", t.STRING)), t.BOOLEAN)
+RESIDUAL = Call("<", (Column("name", t.STRING), Column("word", t.STRING)), t.BOOLEAN)
 
 
 @pytest.mark.parametrize(

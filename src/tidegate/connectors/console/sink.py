@@ -84,7 +84,9 @@ def show(rows: pl.DataFrame, truncate: int) -> str:
     widths = [max(_WIDTH_MIN, *(len(row[i]) for row in cells)) for i in range(len(rows.columns))]
     rule = "+" + "+".join("-" * width for width in widths) + "+\n"
     lines = [
-        "|" + "|".join(cell.rjust(w) if truncate else cell.ljust(w) for cell, w in zip(row, widths, strict=True)) + "|\n"
+        "|"
+        + "|".join(cell.rjust(w) if truncate else cell.ljust(w) for cell, w in zip(row, widths, strict=True))
+        + "|\n"
         for row in cells
     ]
     return rule + lines[0] + rule + "".join(lines[1:]) + rule
@@ -104,8 +106,10 @@ def _text(value: object) -> str:
         case bool():
             return str(value).lower()
         case datetime.datetime():
-            return value.replace(tzinfo=None).isoformat(sep=" ").rstrip("0").rstrip(".") if value.microsecond else (
-                value.replace(tzinfo=None).isoformat(sep=" ")
+            return (
+                value.replace(tzinfo=None).isoformat(sep=" ").rstrip("0").rstrip(".")
+                if value.microsecond
+                else (value.replace(tzinfo=None).isoformat(sep=" "))
             )
         case list():
             return "[" + ", ".join(_text(item) for item in value) + "]"

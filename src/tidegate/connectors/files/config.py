@@ -44,9 +44,13 @@ def parse_source(scan: Scan, *, warn: bool = False) -> FileSourceConfig:
     options.ignore("maxFilesPerTrigger", "maxBytesPerTrigger", "maxFileAge", "inferSchema", "mergeSchema", "maxColumns")
     options.ignore("maxCachedFiles", "discardCachedInputRatio", "enforceSchema", "samplingRatio", "prefersDecimal")
     options.refuse("latestFirst", hint="files are read in the order they were written; leave the option out")
-    options.refuse("cleanSource", "sourceArchiveDir", hint="source files are never touched; remove them outside of the query")
+    options.refuse(
+        "cleanSource", "sourceArchiveDir", hint="source files are never touched; remove them outside of the query"
+    )
     options.refuse("fileNameOnly", "basePath", "modifiedBefore", "modifiedAfter", hint="narrow the path instead")
-    options.refuse("ignoreCorruptFiles", "ignoreMissingFiles", hint="a file that cannot be read ends the query; repair it")
+    options.refuse(
+        "ignoreCorruptFiles", "ignoreMissingFiles", hint="a file that cannot be read ends the query; repair it"
+    )
     config = FileSourceConfig(
         format=scan.format,
         path=path,
@@ -85,8 +89,12 @@ def local_path(path: str, what: str) -> str:
 def _mode(options: Options) -> bool:
     mode = (options.text("mode", "PERMISSIVE") or "PERMISSIVE").upper()
     if mode not in ("PERMISSIVE", "FAILFAST"):
-        raise options.invalid("mode", mode, "PERMISSIVE or FAILFAST (filter malformed rows in the query instead of dropping them)")
-    options.refuse("columnNameOfCorruptRecord", hint="malformed records become nulls; keep the raw line with format text")
+        raise options.invalid(
+            "mode", mode, "PERMISSIVE or FAILFAST (filter malformed rows in the query instead of dropping them)"
+        )
+    options.refuse(
+        "columnNameOfCorruptRecord", hint="malformed records become nulls; keep the raw line with format text"
+    )
     return mode == "FAILFAST"
 
 
@@ -136,9 +144,9 @@ def _parse_csv(options: Options, config: FileSourceConfig) -> FileSourceConfig:
 
 def _zone(options: Options) -> str:
     zone = options.text("timeZone", "UTC") or "UTC"
+    zone = "UTC" if zone == "Z" else zone
     try:
         ZoneInfo(zone)
     except (ZoneInfoNotFoundError, ValueError):
         raise options.invalid("timeZone", zone, "a region such as Europe/Berlin, or UTC") from None
     return zone
-

@@ -9,7 +9,7 @@ import polars as pl
 
 from tidegate.connectors.files.config import FileSourceConfig
 from tidegate.connectors.files.parquet import corrupt
-from tidegate.connectors.files.records import ParseLines
+from tidegate.connectors.files.records import Lines, ParseLines
 from tidegate.connectors.text_values import from_text
 from tidegate.model import types as t
 from tidegate.model.errors import DataError, InvalidQuery
@@ -25,13 +25,13 @@ def csv_parser(config: FileSourceConfig, stored: tuple[t.Field, ...], wanted: tu
                 hint="declare it as string and parse it in the query",
             )
     values = [from_text(pl.col(name), kinds[name], config.zone).alias(name) for name in wanted]
-    lines = _CsvLines(config, tuple(kinds))
+    splitter = _CsvLines(config, tuple(kinds))
 
-    def parse(block: bytes, first: bool, where: str) -> pl.DataFrame:
-        texts = lines.split(block, first, where)
+    def parse(lines: Lines) -> pl.DataFrame:
+        texts = splitter.split(lines)
         rows = texts.select(values) if values else texts.select(pl.all().head(texts.height))
         if config.fail_fast:
-            _refuse_misfits(texts, rows, where)
+            _refuse_misfits(texts, rows, lines.where)
         return rows
 
     return parse
@@ -47,7 +47,9 @@ class _CsvLines:
         if not config.quote:
             self._tricky = None
         elif config.quote == config.escape:
-            self._tricky = re.compile(rb"[^%b%b\n]%b" % (separator, quote, quote) + rb"(?!%b|%b|\n)" % (separator, quote))
+            self._tricky = re.compile(
+                rb"[^%b%b\n]%b" % (separator, quote, quote) + rb"(?!%b|%b|\n)" % (separator, quote)
+            )
         else:
             inside = rb"[^%b\n]%b[^%b\n]" % (separator, quote, separator)
             self._tricky = re.compile(rb"|".join([inside, *([escape] if config.escape else [])]))
@@ -56,13 +58,14 @@ class _CsvLines:
         self._quoted = re.compile(f"{q}({body}){q}(?={s}|$)") if q else None
         self._unescape = re.compile(f"{e}([{q}{e}])") if q and e else None
 
-    def split(self, block: bytes, first: bool, where: str) -> pl.DataFrame:
-        if first and self._config.header:
+    def split(self, lines: Lines) -> pl.DataFrame:
+        block = lines.text
+        if lines.first and self._config.header:
             block = re.sub(rb"\A(?:[ \t]*\n)*[^\n]*\n", b"", block, count=1)
         block = re.sub(rb"(?m)^[ \t]*\n", b"", block) if re.search(rb"(?:\A|\n)[ \t]*\n", block) else block
         if not block:
             return pl.DataFrame(schema=dict.fromkeys(self._names, pl.String))
-        frame = self._split_slowly(block) if self._is_tricky(block) else self._split_fast(block, where)
+        frame = self._split_slowly(block) if self._is_tricky(block) else self._split_fast(block, lines.where)
         null = self._config.null_value
         return frame.with_columns(pl.when(pl.col(pl.String) != null).then(pl.col(pl.String)))
 

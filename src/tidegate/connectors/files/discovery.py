@@ -135,7 +135,7 @@ def _found(path: str, config: FileSourceConfig) -> Iterator[Found]:
     if config.name_filter and not fnmatch.fnmatchcase(Path(path).name, config.name_filter):
         return
     try:
-        status = os.stat(path)
+        status = Path(path).stat()
     except FileNotFoundError:
         return  # Moved away since it was listed.
     if status.st_size:

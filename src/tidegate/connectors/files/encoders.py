@@ -203,7 +203,13 @@ def _for_json(value: pl.Expr, kind: t.DataType) -> pl.Expr:
 
 def _float_text(name: str, infinity: str) -> pl.Expr:
     value = pl.col(name)
-    odd = pl.when(value.is_nan()).then(pl.lit("NaN")).when(value > 0).then(pl.lit(infinity)).otherwise(pl.lit("-" + infinity))
+    odd = (
+        pl.when(value.is_nan())
+        .then(pl.lit("NaN"))
+        .when(value > 0)
+        .then(pl.lit(infinity))
+        .otherwise(pl.lit("-" + infinity))
+    )
     return pl.when(value.is_finite()).then(value.cast(pl.String)).when(value.is_not_null()).then(odd).alias(name)
 
 

@@ -24,7 +24,9 @@ class ParquetReader:
     are handed out in slices.
     """
 
-    def __init__(self, split: FileSplit, shape: RowShape, constants: dict[str, pl.Series], position: bytes | None) -> None:
+    def __init__(
+        self, split: FileSplit, shape: RowShape, constants: dict[str, pl.Series], position: bytes | None
+    ) -> None:
         self._path = split.path
         self._shape = shape
         try:
@@ -106,7 +108,8 @@ def with_constants(frame: pl.DataFrame, constants: dict[str, pl.Series]) -> pl.D
 
 def corrupt(path: str, error: object) -> DataError:
     return DataError(
-        f"cannot read {path}: {error}", hint="the file is damaged or not of this format: repair or replace it, then start again"
+        f"cannot read {path}: {error}",
+        hint="the file is damaged or not of this format: repair or replace it, then start again",
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import msgspec
@@ -17,15 +18,31 @@ from tidegate.connectors.text_values import from_json, json_type
 from tidegate.model import types as t
 from tidegate.model.errors import InvalidQuery
 
-ParseLines: TypeAlias = Callable[[bytes, bool, str], pl.DataFrame]
-"""Whole lines, whether they are the first of the file, and where they stand (for messages) → columns by source name."""
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """Whole lines, each ended by ``\n``. ``where`` says for messages after which row they stand."""
+
+    text: bytes
+    first: bool
+    """They begin the file."""
+    where: str
+
+
+ParseLines: TypeAlias = Callable[[Lines], pl.DataFrame]
+"""Columns under the source's names."""
 
 
 class LineReader:
     """Position: the byte at which the next line starts. Nothing is decoded ahead of what is handed out."""
 
     def __init__(
-        self, split: FileSplit, shape: RowShape, constants: dict[str, pl.Series], parse: ParseLines, position: bytes | None
+        self,
+        split: FileSplit,
+        shape: RowShape,
+        constants: dict[str, pl.Series],
+        parse: ParseLines,
+        position: bytes | None,
     ) -> None:
         at = LinePosition(offset=0, row=0) if position is None else msgspec.msgpack.decode(position, type=LinePosition)
         self._path = split.path
@@ -44,7 +61,7 @@ class LineReader:
                 raise corrupt(self._path, error) from error
             if block is None:
                 return None
-            frame = self._parse(to_newlines(block), first, where)
+            frame = self._parse(Lines(to_newlines(block), first, where))
             self._row += frame.height
             if frame.height:
                 return self._shape.rows(with_constants(frame, self._constants), where)
@@ -67,8 +84,8 @@ class LineReader:
 def text_parser(column: str) -> ParseLines:
     """Every line is a value; bytes that are not UTF-8 become U+FFFD, as in Spark."""
 
-    def parse(block: bytes, first: bool, where: str) -> pl.DataFrame:
-        whole = pl.Series(column, [block[:-1].decode("utf-8", errors="replace")], dtype=pl.String)
+    def parse(lines: Lines) -> pl.DataFrame:
+        whole = pl.Series(column, [lines.text[:-1].decode("utf-8", errors="replace")], dtype=pl.String)
         return whole.str.split("\n").explode(empty_as_null=False).to_frame()
 
     return parse
@@ -83,13 +100,13 @@ def json_parser(config: FileSourceConfig, fields: tuple[t.Field, ...]) -> ParseL
     # A line must count even if no column of it is wanted, and it must still be JSON.
     read_schema = schema or {"": pl.Null()}
 
-    def parse(block: bytes, first: bool, where: str) -> pl.DataFrame:
+    def parse(lines: Lines) -> pl.DataFrame:
         try:
-            frame = pl.read_ndjson(block, schema=read_schema, ignore_errors=not config.fail_fast)
+            frame = pl.read_ndjson(lines.text, schema=read_schema, ignore_errors=not config.fail_fast)
         except pl.exceptions.PolarsError as error:
             if config.fail_fast:
-                raise corrupt(f"the JSON lines after {where}", error) from error
-            frame = _parse_around_malformed(block, read_schema)
+                raise corrupt(f"the JSON lines after {lines.where}", error) from error
+            frame = _parse_around_malformed(lines.text, read_schema)
         return frame.select(values) if values else frame
 
     return parse

@@ -66,13 +66,18 @@ def parse_sink(sink: Sink, *, warn: bool = False) -> FileSinkConfig:
     missing = [name for name in sink.partition_by if name not in names]
     if missing:
         raise InvalidQuery(
-            f"partitionBy names {', '.join(missing)}, which the result does not have", hint=f"its columns are {', '.join(names)}"
+            f"partitionBy names {', '.join(missing)}, which the result does not have",
+            hint=f"its columns are {', '.join(names)}",
         )
     stored = tuple(field for field in sink.schema if field.name not in sink.partition_by)
     if not stored:
-        raise InvalidQuery("partitionBy names all columns: nothing is left to write", hint="keep at least one out of it")
+        raise InvalidQuery(
+            "partitionBy names all columns: nothing is left to write", hint="keep at least one out of it"
+        )
     refuse_unwritable(sink.format, stored)
-    options.refuse("dateFormat", "timestampFormat", "lineSep", "encoding", "quoteAll", "emptyValue", hint="leave it out")
+    options.refuse(
+        "dateFormat", "timestampFormat", "lineSep", "encoding", "quoteAll", "emptyValue", hint="leave it out"
+    )
     options.ignore("checkpointLocation", "queryName", "ignoreNullFields")
     csv = CsvSinkOptions(options) if sink.format == "csv" else None
     if sink.format == "parquet":
@@ -136,7 +141,9 @@ class FileSinkWriter:
             keys = list(self._config.partition_by)
             parts = rows.partition_by(keys, maintain_order=True, include_key=True)
             firsts = pl.concat([part.select(keys).head(1) for part in parts])
-            for name, part in zip(directory_names(firsts, self._config.partition_by, self._config.zone), parts, strict=True):
+            for name, part in zip(
+                directory_names(firsts, self._config.partition_by, self._config.zone), parts, strict=True
+            ):
                 self._append(name, part.drop(keys))
         except OSError as error:
             raise explain(error, "write to", self._config.path) from error
@@ -244,7 +251,9 @@ class FileSinkCommitter:
                     f"output file {final} was prepared by a completed checkpoint, but neither it nor {staged} exists",
                     hint="somebody deleted it: bring it back, or accept the loss and start from a new checkpoint location",
                 ) from None
-        return [parent for parent in final.parents if parent == self._config.path or self._config.path in parent.parents]
+        return [
+            parent for parent in final.parents if parent == self._config.path or self._config.path in parent.parents
+        ]
 
 
 def _encoder(config: FileSinkConfig, path: Path) -> Encoder:

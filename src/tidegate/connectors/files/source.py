@@ -41,7 +41,8 @@ class FileSource:
             ) from error
         except PermissionError as error:
             raise Unavailable(
-                f"may not read the source file {file.path}", hint="give the user that runs the executors read permission"
+                f"may not read the source file {file.path}",
+                hint="give the user that runs the executors read permission",
             ) from error
 
     def _reader(self, file: FileSplit, position: bytes | None) -> SplitReader:

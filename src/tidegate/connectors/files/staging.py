@@ -66,7 +66,13 @@ class StagingNames:
         return f"{self.directory}/{attempt:06d}-{subtask:05d}-{number:06d}.{extension}"
 
     def final(
-        self, partition: str, checkpoint: CheckpointId, attempt: Attempt, subtask: SlotIndex, number: int, extension: str
+        self,
+        partition: str,
+        checkpoint: CheckpointId,
+        attempt: Attempt,
+        subtask: SlotIndex,
+        number: int,
+        extension: str,
     ) -> str:
         """Deterministic and unique. Sorts by checkpoint, so a listing shows the order of commits."""
         name = f"part-{checkpoint:06d}-{subtask:05d}-{attempt:06d}-{number:06d}-{self.pipeline}-{self.sink}.{extension}"

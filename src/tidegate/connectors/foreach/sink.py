@@ -12,7 +12,7 @@ from pyspark.sql import Row
 from tidegate.model.errors import InvalidQuery, UserCodeFailed
 from tidegate.model.ids import Attempt, CheckpointId, SlotIndex
 from tidegate.operators.python_values import to_python
-from tidegate.operators.user_functions import describe_row, fail
+from tidegate.operators.user_functions import describe_row, failure
 from tidegate.plan.relational import Sink
 
 
@@ -62,16 +62,18 @@ class ForeachWriter:
         self._epoch = 0
         self._opened = self._accepts = False
         try:
-            handler = cloudpickle.loads(sink.payload)
+            handler: Any = cloudpickle.loads(sink.payload)
         except Exception as error:
             raise UserCodeFailed(
                 f"{type(error).__name__}: {error}\nwhile loading the handler of {self._label} in the slot",
                 hint="install what it imports on every executor, or ship it with spark.submit.pyFiles",
             ) from error
-        is_function = callable(handler) and not hasattr(handler, "process")
+        is_function = not hasattr(handler, "process")
         self._process: Callable[[Any], object] = handler if is_function else handler.process
         self._open: Callable[[int, int], object] | None = None if is_function else getattr(handler, "open", None)
-        self._close: Callable[[BaseException | None], object] | None = None if is_function else getattr(handler, "close", None)
+        self._close: Callable[[BaseException | None], object] | None = (
+            None if is_function else getattr(handler, "close", None)
+        )
 
     def write(self, rows: pl.DataFrame) -> None:
         if not self._opened:
@@ -80,13 +82,14 @@ class ForeachWriter:
             return
         row = make_row(tuple(rows.columns))
         columns = [to_python(rows[field.name], field.type, make_row) for field in self._schema]
-        index = 0
+        done = 0
         try:
-            for index, values in enumerate(zip(*columns, strict=True)):
+            for values in zip(*columns, strict=True):
                 self._process(row(values))
+                done += 1
         except Exception as error:
             self._call_close(error)
-            fail(error, self._label, describe_row(rows, index))
+            raise failure(error, self._label, describe_row(rows, done)) from error
 
     def prepare(self, checkpoint: CheckpointId) -> tuple[bytes, ...]:
         if self._opened:
@@ -105,7 +108,7 @@ class ForeachWriter:
             self._accepts = self._open is None or bool(self._open(self._subtask, self._epoch))
         except Exception as error:
             self._opened = False
-            fail(error, self._label, f"in open({self._subtask}, {self._epoch})")
+            raise failure(error, self._label, f"in open({self._subtask}, {self._epoch})") from error
 
     def _call_close(self, error: BaseException | None) -> None:
         self._opened = False
@@ -114,7 +117,7 @@ class ForeachWriter:
         try:
             self._close(error)
         except Exception as raised:
-            fail(raised, self._label, "in close()")
+            raise failure(raised, self._label, "in close()") from raised
 
 
 def make_row(names: tuple[str, ...]) -> Callable[[Iterable[object]], Row]:

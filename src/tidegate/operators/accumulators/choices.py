@@ -26,7 +26,7 @@ class Extreme:
             return values.min()
         return values.nan_max() if self.call.input_types[0] in FRACTIONAL else values.max()
 
-    def partial(self) -> list[pl.Expr]:
+    def partial(self, rows: pl.DataFrame) -> list[pl.Expr]:
         return [self._reduced(filtered(pl.col(self.call.args[0]), self.call))]
 
     def combine(self) -> list[pl.Expr]:
@@ -56,7 +56,7 @@ class Arrival:
     def _newest(self) -> bool:
         return self.call.function in ("last", "last_value")
 
-    def partial(self) -> list[pl.Expr]:
+    def partial(self, rows: pl.DataFrame) -> list[pl.Expr]:
         values = filtered(pl.col(self.call.args[0]), self.call)
         if self.call.ignore_nulls:
             values = values.drop_nulls()
@@ -98,7 +98,7 @@ class ExtremeBy:
             return [orders.first(), ordered.first()]
         return [orders.last(), ordered.last()]
 
-    def partial(self) -> list[pl.Expr]:
+    def partial(self, rows: pl.DataFrame) -> list[pl.Expr]:
         value, order = (pl.col(arg) for arg in self.call.args)
         among = order.is_not_null()
         if self.call.filter is not None:

@@ -32,7 +32,7 @@ class Collected:
     def columns(self) -> Schema:
         return (column(self.call, "values", Array(self.call.input_types[0], contains_null=False)),)
 
-    def partial(self) -> list[pl.Expr]:
+    def partial(self, rows: pl.DataFrame) -> list[pl.Expr]:
         values = filtered(pl.col(self.call.args[0]), self.call).drop_nulls()
         return [values.unique() if self.distinct else values]
 
@@ -65,8 +65,8 @@ class Distinct:
     def columns(self) -> Schema:
         return self._set.columns
 
-    def partial(self) -> list[pl.Expr]:
-        return self._set.partial()
+    def partial(self, rows: pl.DataFrame) -> list[pl.Expr]:
+        return self._set.partial(rows)
 
     def combine(self) -> list[pl.Expr]:
         return self._set.combine()
@@ -82,5 +82,5 @@ class Distinct:
         over = Sum(plain) if self.call.function == "sum" else Average(plain)
         # One group per row: the plain aggregate over the exploded set, in row order.
         exploded = pl.DataFrame({"row": range(len(values)), "value": values}).explode("value")
-        grouped = exploded.group_by("row", maintain_order=True).agg(partial_expressions((over,)))
+        grouped = exploded.group_by("row", maintain_order=True).agg(partial_expressions((over,), exploded))
         return over.finish(settled(grouped, (over,)))

@@ -24,7 +24,7 @@ class Moments:
     def columns(self) -> Schema:
         return (column(self.call, "count", LONG), column(self.call, "mean", DOUBLE), column(self.call, "m2", DOUBLE))
 
-    def partial(self) -> list[pl.Expr]:
+    def partial(self, rows: pl.DataFrame) -> list[pl.Expr]:
         values = filtered(pl.col(self.call.args[0]).cast(pl.Float64), self.call)
         count = values.count().cast(pl.Int64)
         return [count, values.mean(), values.var(ddof=0) * count]

@@ -31,8 +31,8 @@ class Accumulator(Protocol):
     @property
     def columns(self) -> Schema: ...
 
-    def partial(self) -> list[pl.Expr]:
-        """Aggregations over rows of the input, in a ``group_by``."""
+    def partial(self, rows: pl.DataFrame) -> list[pl.Expr]:
+        """Aggregations over rows of the input, in a ``group_by`` of these very ``rows``."""
         ...
 
     def combine(self) -> list[pl.Expr]:
@@ -69,8 +69,8 @@ def result(values: pl.Series, call: AggregateCall) -> pl.Series:
     return values.alias(call.name).cast(polars_type(call.type))
 
 
-def partial_expressions(accumulators: Iterable[Accumulator]) -> list[pl.Expr]:
-    return [e.alias(f.name) for a in accumulators for e, f in zip(a.partial(), a.columns, strict=True)]
+def partial_expressions(accumulators: Iterable[Accumulator], rows: pl.DataFrame) -> list[pl.Expr]:
+    return [e.alias(f.name) for a in accumulators for e, f in zip(a.partial(rows), a.columns, strict=True)]
 
 
 def combine_expressions(accumulators: Iterable[Accumulator]) -> list[pl.Expr]:

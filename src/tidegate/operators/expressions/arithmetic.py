@@ -12,7 +12,7 @@ from tidegate.operators.expressions import decimals
 from tidegate.operators.expressions.bounds import bounds, exact, type_bounds
 from tidegate.operators.expressions.compiled import Built, Check, Checked
 from tidegate.operators.expressions.decimals import java_quotient, java_remainder
-from tidegate.operators.expressions.registry import Supports, arity, function, takes
+from tidegate.operators.expressions.registry import Supports, arity, function, plain, takes
 from tidegate.plan.expressions import Call, Expression, Literal
 
 OVERFLOW = "ARITHMETIC_OVERFLOW"
@@ -77,9 +77,7 @@ def _checked_integral(operation: str, call: Call, left: pl.Expr, right: pl.Expr)
     return Checked(result, (Check(overflow, OVERFLOW),))
 
 
-def _overflow_beside_constant(
-    operation: str, args: tuple[Expression, ...], x: pl.Expr, y: pl.Expr
-) -> pl.Expr | None:
+def _overflow_beside_constant(operation: str, args: tuple[Expression, ...], x: pl.Expr, y: pl.Expr) -> pl.Expr | None:
     """With one constant operand overflow is one comparison of the other."""
     low, high = type_bounds(args[0].type)
     match operation, args:
@@ -91,8 +89,8 @@ def _overflow_beside_constant(
             return x < low + k if k > 0 else x > high + k
         case ("multiply", (_, Literal(value=int(k)))) | ("multiply", (Literal(value=int(k)), _)) if k not in (0, -1):
             other = x if isinstance(args[1], Literal) else y
-            limits = sorted((-(-low // k) if k > 0 else low // k, high // k if k > 0 else -(-high // k)))
-            return ~other.is_between(*limits)
+            least, most = sorted((-(-low // k) if k > 0 else low // k, high // k if k > 0 else -(-high // k)))
+            return ~other.is_between(least, most)
         case _:
             return None
 
@@ -145,7 +143,12 @@ def pmod(call: Call, left: pl.Expr, right: pl.Expr) -> Built:
 
 def _modulo(call: Call, left: pl.Expr, right: pl.Expr, *, positive: bool) -> Built:
     divisor = call.args[1]
-    if isinstance(divisor, Literal) and isinstance(divisor.value, int) and divisor.value > 0 and call.type in t.INTEGRAL:
+    if (
+        isinstance(divisor, Literal)
+        and isinstance(divisor.value, int)
+        and divisor.value > 0
+        and call.type in t.INTEGRAL
+    ):
         # The case of every time window: a positive constant divisor never fails, and Polars' modulo is pmod itself.
         modulo = left % right
         if positive or bounds(call.args[0]).low >= 0:
@@ -197,8 +200,16 @@ def absolute(call: Call, child: pl.Expr) -> Built:
     return Checked(pl.when(child == minimum).then(child).otherwise(child).abs(), (Check(child == minimum, OVERFLOW),))
 
 
-@function("positive", "unarypositive", "knownnullable", "knownnotnull", "knownfloatingpointnormalized", "promote_precision", "promoteprecision")
-def unchanged(call: Call, child: pl.Expr) -> Built:
+@plain(
+    "positive",
+    "unarypositive",
+    "knownnullable",
+    "knownnotnull",
+    "knownfloatingpointnormalized",
+    "promote_precision",
+    "promoteprecision",
+)
+def unchanged(child: pl.Expr) -> Built:
     return child
 
 
@@ -210,8 +221,8 @@ def check_overflow(call: Call, child: pl.Expr) -> Built:
     return decimals.fitted(decimals.unscaled(child), of.precision, of.scale, call.type, child)
 
 
-@function("unscaledvalue", supports=takes(Decimal))
-def unscaled_value(call: Call, child: pl.Expr) -> Built:
+@plain("unscaledvalue", supports=takes(Decimal))
+def unscaled_value(child: pl.Expr) -> Built:
     return decimals.unscaled(child).cast(pl.Int64, strict=False)
 
 
@@ -225,23 +236,23 @@ def make_decimal(call: Call, child: pl.Expr) -> Built:
 # -- bits ---------------------------------------------------------------------------------------------------------------
 
 
-@function("bitwiseand", "&", supports=takes(*t.INTEGRAL))
-def bitwise_and(call: Call, left: pl.Expr, right: pl.Expr) -> Built:
+@plain("bitwiseand", "&", supports=takes(*t.INTEGRAL))
+def bitwise_and(left: pl.Expr, right: pl.Expr) -> Built:
     return left & right
 
 
-@function("bitwiseor", "|", supports=takes(*t.INTEGRAL))
-def bitwise_or(call: Call, left: pl.Expr, right: pl.Expr) -> Built:
+@plain("bitwiseor", "|", supports=takes(*t.INTEGRAL))
+def bitwise_or(left: pl.Expr, right: pl.Expr) -> Built:
     return left | right
 
 
-@function("bitwisexor", "^", supports=takes(*t.INTEGRAL))
-def bitwise_xor(call: Call, left: pl.Expr, right: pl.Expr) -> Built:
+@plain("bitwisexor", "^", supports=takes(*t.INTEGRAL))
+def bitwise_xor(left: pl.Expr, right: pl.Expr) -> Built:
     return left ^ right
 
 
-@function("bitwisenot", "~", supports=takes(*t.INTEGRAL))
-def bitwise_not(call: Call, child: pl.Expr) -> Built:
+@plain("bitwisenot", "~", supports=takes(*t.INTEGRAL))
+def bitwise_not(child: pl.Expr) -> Built:
     return ~child
 
 

@@ -28,7 +28,7 @@ class Bounds(NamedTuple):
         return Bounds(low, high) if low <= high else to
 
 
-_BITS = {t.BYTE: 8, t.SHORT: 16, t.INTEGER: 32, t.LONG: 64, t.DAY_TIME_INTERVAL: 64}
+_BITS: dict[DataType, int] = {t.BYTE: 8, t.SHORT: 16, t.INTEGER: 32, t.LONG: 64, t.DAY_TIME_INTERVAL: 64}
 
 
 def type_bounds(of: DataType) -> Bounds:
@@ -76,9 +76,9 @@ def _call_bounds(name: str, args: tuple[Expression, ...]) -> Bounds:
     if not all(arg.type in _BITS for arg in args):
         return unknown
     match name, args:
-        case ("add" | "subtract" | "multiply"), (left, right):
+        case (("add" | "subtract" | "multiply"), (left, right)):
             return exact(name, bounds(left), bounds(right))
-        case ("remainder" | "pmod"), (left, Literal(value=int(divisor))) if divisor != 0:
+        case (("remainder" | "pmod"), (left, Literal(value=int(divisor)))) if divisor != 0:
             reach = abs(divisor) - 1
             low = 0 if name == "pmod" and divisor > 0 else max(-reach, min(bounds(left).low, 0))
             return Bounds(low, reach)

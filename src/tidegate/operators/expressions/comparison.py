@@ -10,7 +10,7 @@ import polars as pl
 from tidegate.model import types as t
 from tidegate.model.types import Map
 from tidegate.operators.expressions.compiled import Built, Compiled
-from tidegate.operators.expressions.registry import arity, branching, function, takes
+from tidegate.operators.expressions.registry import arity, branching, function, plain, takes
 from tidegate.plan.expressions import Call, Literal
 
 
@@ -27,53 +27,53 @@ def _ordered(call: Call) -> str | None:
     return "arrays and structs have no order here" if nested else _comparable(call)
 
 
-@function("equalto", "=", "==", supports=_comparable)
-def equal(call: Call, left: pl.Expr, right: pl.Expr) -> Built:
+@plain("equalto", "=", "==", supports=_comparable)
+def equal(left: pl.Expr, right: pl.Expr) -> Built:
     return left == right
 
 
-@function("notequal", "!=", "<>", supports=_comparable)
-def not_equal(call: Call, left: pl.Expr, right: pl.Expr) -> Built:
+@plain("notequal", "!=", "<>", supports=_comparable)
+def not_equal(left: pl.Expr, right: pl.Expr) -> Built:
     return left != right
 
 
-@function("equalnullsafe", "<=>", "equal_null", supports=_comparable, null_skips=False)
-def equal_null_safe(call: Call, left: pl.Expr, right: pl.Expr) -> Built:
+@plain("equalnullsafe", "<=>", "equal_null", supports=_comparable, null_skips=False)
+def equal_null_safe(left: pl.Expr, right: pl.Expr) -> Built:
     return left.eq_missing(right)
 
 
-@function("lessthan", "<", supports=_ordered)
-def less(call: Call, left: pl.Expr, right: pl.Expr) -> Built:
+@plain("lessthan", "<", supports=_ordered)
+def less(left: pl.Expr, right: pl.Expr) -> Built:
     return left < right
 
 
-@function("lessthanorequal", "<=", supports=_ordered)
-def less_or_equal(call: Call, left: pl.Expr, right: pl.Expr) -> Built:
+@plain("lessthanorequal", "<=", supports=_ordered)
+def less_or_equal(left: pl.Expr, right: pl.Expr) -> Built:
     return left <= right
 
 
-@function("greaterthan", ">", supports=_ordered)
-def greater(call: Call, left: pl.Expr, right: pl.Expr) -> Built:
+@plain("greaterthan", ">", supports=_ordered)
+def greater(left: pl.Expr, right: pl.Expr) -> Built:
     return left > right
 
 
-@function("greaterthanorequal", ">=", supports=_ordered)
-def greater_or_equal(call: Call, left: pl.Expr, right: pl.Expr) -> Built:
+@plain("greaterthanorequal", ">=", supports=_ordered)
+def greater_or_equal(left: pl.Expr, right: pl.Expr) -> Built:
     return left >= right
 
 
-@function("isnull", null_skips=False)
-def is_null(call: Call, child: pl.Expr) -> Built:
+@plain("isnull", null_skips=False)
+def is_null(child: pl.Expr) -> Built:
     return child.is_null()
 
 
-@function("isnotnull", null_skips=False)
-def is_not_null(call: Call, child: pl.Expr) -> Built:
+@plain("isnotnull", null_skips=False)
+def is_not_null(child: pl.Expr) -> Built:
     return child.is_not_null()
 
 
-@function("isnan", supports=takes(*t.FRACTIONAL), null_skips=False)
-def is_nan(call: Call, child: pl.Expr) -> Built:
+@plain("isnan", supports=takes(*t.FRACTIONAL), null_skips=False)
+def is_nan(child: pl.Expr) -> Built:
     """False for null, not null."""
     return child.is_nan().fill_null(False)
 
@@ -108,13 +108,13 @@ def is_in(call: Call, value: pl.Expr, *candidates: pl.Expr) -> Built:
     return reduce(lambda a, b: a | b, (value == candidate for candidate in candidates))
 
 
-@function("not", "!", supports=takes(t.BOOLEAN))
-def negation(call: Call, child: pl.Expr) -> Built:
+@plain("not", "!", supports=takes(t.BOOLEAN))
+def negation(child: pl.Expr) -> Built:
     return ~child
 
 
 @branching("and", supports=arity(2, 10_000, also=takes(t.BOOLEAN, t.NULL)))
-def conjunction(call: Call, args: Sequence[Compiled]) -> Compiled:
+def conjunction(_call: Call, args: Sequence[Compiled]) -> Compiled:
     """The right side is not evaluated where the left is false; it is where the left is null."""
     value, guards = args[0].value, args[0].guards
     for arg in args[1:]:
@@ -124,7 +124,7 @@ def conjunction(call: Call, args: Sequence[Compiled]) -> Compiled:
 
 
 @branching("or", supports=arity(2, 10_000, also=takes(t.BOOLEAN, t.NULL)))
-def disjunction(call: Call, args: Sequence[Compiled]) -> Compiled:
+def disjunction(_call: Call, args: Sequence[Compiled]) -> Compiled:
     """The right side is not evaluated where the left is true."""
     value, guards = args[0].value, args[0].guards
     for arg in args[1:]:

@@ -9,30 +9,26 @@ import polars as pl
 from tidegate.model import types as t
 from tidegate.operators.columns import polars_type
 from tidegate.operators.expressions.compiled import Built, Compiled, Guard
-from tidegate.operators.expressions.registry import arity, branching, function, takes
+from tidegate.operators.expressions.registry import arity, branching, function, plain, takes
 from tidegate.plan.expressions import Call
 
 _MANY = 10_000
 
 
-def choose(
-    branches: Sequence[tuple[Compiled, Compiled]], otherwise: Compiled | None, dtype: pl.DataType
-) -> Compiled:
+def choose(branches: Sequence[tuple[Compiled, Compiled]], otherwise: Compiled | None, dtype: pl.DataType) -> Compiled:
     """CASE WHEN: the first condition that is true decides; a null condition does not."""
     guards: list[Guard] = []
-    open_rows: pl.Expr | None = None  # rows no earlier branch has taken; None: all
-    chain: pl.expr.whenthen.Then | pl.expr.whenthen.ChainedThen | None = None
+    undecided = pl.lit(True)  # rows that no earlier branch has taken
     for condition, value in branches:
         taken = condition.value.fill_null(False)
-        guards += condition.guards if open_rows is None else condition.guards_if(open_rows)
-        guards += value.guards_if(taken if open_rows is None else open_rows & taken)
-        open_rows = ~taken if open_rows is None else open_rows & ~taken
-        chain = pl.when(condition.value).then(value.value) if chain is None else chain.when(condition.value).then(value.value)
+        guards += condition.guards_if(undecided) + value.guards_if(undecided & taken)
+        undecided = undecided & ~taken
     last = Compiled(pl.lit(None, dtype=dtype)) if otherwise is None else otherwise
-    if chain is None or open_rows is None:
-        return last
-    guards += last.guards_if(open_rows)
-    return Compiled(chain.otherwise(last.value), tuple(guards))
+    guards += last.guards_if(undecided)
+    chosen = last.value
+    for condition, value in reversed(branches):
+        chosen = pl.when(condition.value).then(value.value).otherwise(chosen)
+    return Compiled(chosen, tuple(guards))
 
 
 @branching("if", supports=arity(3))
@@ -48,7 +44,7 @@ def case_when(call: Call, args: Sequence[Compiled]) -> Compiled:
 
 
 @branching("coalesce", "nvl", "ifnull", supports=arity(1, _MANY))
-def coalesce(call: Call, args: Sequence[Compiled]) -> Compiled:
+def coalesce(_call: Call, args: Sequence[Compiled]) -> Compiled:
     guards: list[Guard] = list(args[0].guards)
     missing = args[0].value.is_null()
     for arg in args[1:]:
@@ -63,8 +59,8 @@ def nvl2(call: Call, args: Sequence[Compiled]) -> Compiled:
     return choose([(present, args[1])], args[2], polars_type(call.type))
 
 
-@function("nullif", supports=arity(2), null_skips=False)
-def null_if(call: Call, left: pl.Expr, right: pl.Expr) -> Built:
+@plain("nullif", supports=arity(2), null_skips=False)
+def null_if(left: pl.Expr, right: pl.Expr) -> Built:
     return pl.when(left == right).then(None).otherwise(left)
 
 
@@ -90,8 +86,8 @@ def greatest(call: Call, *values: pl.Expr) -> Built:
     return pl.when(pl.any_horizontal(value.is_nan() for value in values)).then(nan).otherwise(best)
 
 
-@function("least", supports=arity(2, _MANY, also=_ordered), null_skips=False)
-def least(call: Call, *values: pl.Expr) -> Built:
+@plain("least", supports=arity(2, _MANY, also=_ordered), null_skips=False)
+def least(*values: pl.Expr) -> Built:
     """Skips nulls, and NaN unless there is nothing else: Polars agrees."""
     return pl.min_horizontal(values)
 
@@ -100,4 +96,10 @@ def least(call: Call, *values: pl.Expr) -> Built:
 def normalize_nan_and_zero(call: Call, child: pl.Expr) -> Built:
     """One zero and one NaN, so that keys that are equal are also the same bytes."""
     nan = pl.lit(float("nan"), dtype=polars_type(call.type))
-    return pl.when(child == 0).then(pl.lit(0.0, dtype=polars_type(call.type))).when(child.is_nan()).then(nan).otherwise(child)
+    return (
+        pl.when(child == 0)
+        .then(pl.lit(0.0, dtype=polars_type(call.type)))
+        .when(child.is_nan())
+        .then(nan)
+        .otherwise(child)
+    )

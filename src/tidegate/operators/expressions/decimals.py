@@ -87,7 +87,7 @@ def divide(left: pl.Expr, right: pl.Expr, a: Decimal, b: Decimal, to: Decimal) -
     """Null where the divisor is 0: the caller checks that."""
     shift = to.scale - a.scale + b.scale
     # A divisor this short keeps every quotient further from a tie than the 39th decimal place: one rounding is enough.
-    if 0 <= shift and a.precision + shift <= DIGITS_MAX - 1 and b.precision + to.scale <= DIGITS_MAX:
+    if shift >= 0 and a.precision + shift <= DIGITS_MAX - 1 and b.precision + to.scale <= DIGITS_MAX:
         rounded = divide_half_up(unscaled(left) * 10**shift, unscaled(right))
         if a.precision + shift <= to.precision:
             return Checked(rounded.reinterpret(dtype=pl.Decimal(to.precision, to.scale)), ())

@@ -38,7 +38,7 @@ FUNCTIONS: dict[str, Strict | Branching] = {}
 ALIASES: dict[str, str] = {}
 
 
-def anything(call: Call) -> str | None:
+def anything(_: Call) -> str | None:
     return None
 
 
@@ -49,6 +49,18 @@ def function(
 
     def register(build: Callable[..., Built]) -> Callable[..., Built]:
         _add(name, aliases, Strict(build, supports, right_first, null_skips))
+        return build
+
+    return register
+
+
+def plain(
+    name: str, *aliases: str, supports: Supports = anything, right_first: bool = False, null_skips: bool = True
+) -> Callable[[Callable[..., Built]], Callable[..., Built]]:
+    """Registers ``build(*argument expressions)``: for functions that need to know nothing else about the call."""
+
+    def register(build: Callable[..., Built]) -> Callable[..., Built]:
+        _add(name, aliases, Strict(lambda _, *args: build(*args), supports, right_first, null_skips))
         return build
 
     return register

@@ -7,7 +7,7 @@ import polars as pl
 from tidegate.model import types as t
 from tidegate.model.types import Array
 from tidegate.operators.expressions.compiled import Built
-from tidegate.operators.expressions.registry import argument, arity, constants, function, optional, takes
+from tidegate.operators.expressions.registry import argument, arity, constants, function, optional, plain, takes
 from tidegate.plan.expressions import Call, Literal
 
 _TEXT = takes(t.STRING)
@@ -15,13 +15,13 @@ _TEXT_FIRST = takes(t.STRING, arguments=(0,))
 _MANY = 10_000
 
 
-@function("upper", "ucase", supports=_TEXT)
-def upper(call: Call, text: pl.Expr) -> Built:
+@plain("upper", "ucase", supports=_TEXT)
+def upper(text: pl.Expr) -> Built:
     return text.str.to_uppercase()
 
 
-@function("lower", "lcase", supports=_TEXT)
-def lower(call: Call, text: pl.Expr) -> Built:
+@plain("lower", "lcase", supports=_TEXT)
+def lower(text: pl.Expr) -> Built:
     return text.str.to_lowercase()
 
 
@@ -75,13 +75,13 @@ def substring(call: Call, text: pl.Expr, start: pl.Expr, count: pl.Expr | None =
     return text.str.slice(offset, None if count is None else count.cast(pl.Int64).clip(lower_bound=0))
 
 
-@function("left", supports=_TEXT_FIRST)
-def left(call: Call, text: pl.Expr, count: pl.Expr) -> Built:
+@plain("left", supports=_TEXT_FIRST)
+def left(text: pl.Expr, count: pl.Expr) -> Built:
     return text.str.slice(0, count.cast(pl.Int64).clip(lower_bound=0))
 
 
-@function("right", supports=_TEXT_FIRST)
-def right(call: Call, text: pl.Expr, count: pl.Expr) -> Built:
+@plain("right", supports=_TEXT_FIRST)
+def right(text: pl.Expr, count: pl.Expr) -> Built:
     size = count.cast(pl.Int64).clip(lower_bound=0)
     return pl.when(size == 0).then(pl.lit("")).otherwise(text.str.slice(-size, size)) + text.str.slice(0, 0)
 
@@ -95,25 +95,25 @@ def concat(call: Call, *parts: pl.Expr) -> Built:
 
 
 @function("concat_ws", "concatws", supports=arity(1, _MANY, also=constants(0, also=takes(t.STRING))), null_skips=False)
-def concat_ws(call: Call, separator: pl.Expr, *parts: pl.Expr) -> Built:
+def concat_ws(call: Call, _separator: pl.Expr, *parts: pl.Expr) -> Built:
     """Skips nulls."""
     if not parts:
         return pl.lit("")
     return pl.concat_str(parts, separator=str(argument(call, 0)), ignore_nulls=True)
 
 
-@function("contains", supports=_TEXT)
-def contains(call: Call, text: pl.Expr, part: pl.Expr) -> Built:
+@plain("contains", supports=_TEXT)
+def contains(text: pl.Expr, part: pl.Expr) -> Built:
     return text.str.contains(part, literal=True)
 
 
-@function("startswith", supports=_TEXT)
-def starts_with(call: Call, text: pl.Expr, part: pl.Expr) -> Built:
+@plain("startswith", supports=_TEXT)
+def starts_with(text: pl.Expr, part: pl.Expr) -> Built:
     return text.str.starts_with(part)
 
 
-@function("endswith", supports=_TEXT)
-def ends_with(call: Call, text: pl.Expr, part: pl.Expr) -> Built:
+@plain("endswith", supports=_TEXT)
+def ends_with(text: pl.Expr, part: pl.Expr) -> Built:
     return text.str.ends_with(part)
 
 
@@ -165,19 +165,19 @@ def reverse(call: Call, value: pl.Expr) -> Built:
     return pl.when(value.is_not_null()).then(turned).otherwise(None)
 
 
-@function("repeat", "stringrepeat", supports=_TEXT_FIRST)
-def repeat(call: Call, text: pl.Expr, times: pl.Expr) -> Built:
+@plain("repeat", "stringrepeat", supports=_TEXT_FIRST)
+def repeat(text: pl.Expr, times: pl.Expr) -> Built:
     repeated = text.repeat_by(times.clip(lower_bound=0)).list.join("")
     return pl.when(text.is_not_null() & times.is_not_null()).then(repeated).otherwise(None)
 
 
 @function("instr", "stringinstr", supports=constants(1, also=_TEXT))
-def instr(call: Call, text: pl.Expr, part: pl.Expr) -> Built:
+def instr(call: Call, text: pl.Expr, _part: pl.Expr) -> Built:
     return _position(text, str(argument(call, 1)))
 
 
 @function("locate", "stringlocate", "position", supports=constants(0, 2, also=_TEXT_FIRST))
-def locate(call: Call, part: pl.Expr, text: pl.Expr, start: pl.Expr | None = None) -> Built:
+def locate(call: Call, _part: pl.Expr, text: pl.Expr, _start: pl.Expr | None = None) -> Built:
     first = optional(call, 2, 1)
     assert isinstance(first, int)
     if first < 1:
@@ -196,16 +196,16 @@ def _position(text: pl.Expr, part: str) -> pl.Expr:
     return pl.when(text.str.contains(part, literal=True)).then(before + 1).otherwise(before * 0)
 
 
-@function("initcap", supports=_TEXT)
-def initcap(call: Call, text: pl.Expr) -> Built:
+@plain("initcap", supports=_TEXT)
+def initcap(text: pl.Expr) -> Built:
     """Words are what stands between blanks."""
     word = pl.element()
     capital = word.str.slice(0, 1).str.to_uppercase() + word.str.slice(1).str.to_lowercase()
     return text.str.split(" ").list.eval(capital).list.join(" ")
 
 
-@function("ascii", supports=_TEXT)
-def ascii_code(call: Call, text: pl.Expr) -> Built:
+@plain("ascii", supports=_TEXT)
+def ascii_code(text: pl.Expr) -> Built:
     """Code point of the first character, 0 for the empty string: decoded from its UTF-8 bytes."""
     raw = text.cast(pl.Binary)
 
@@ -232,11 +232,11 @@ def hexadecimal(call: Call, value: pl.Expr) -> Built:
     return encoded.str.to_uppercase()
 
 
-@function("base64", supports=takes(t.BINARY))
-def base64(call: Call, value: pl.Expr) -> Built:
+@plain("base64", supports=takes(t.BINARY))
+def base64(value: pl.Expr) -> Built:
     return value.bin.encode("base64")
 
 
-@function("space", "stringspace", supports=takes(t.INTEGER))
-def space(call: Call, count: pl.Expr) -> Built:
-    return repeat(call, pl.lit(" "), count)
+@plain("space", "stringspace", supports=takes(t.INTEGER))
+def space(count: pl.Expr) -> Built:
+    return repeat(pl.lit(" "), count)

@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 from tidegate.checkpoint import effects as fx
 from tidegate.checkpoint import events as ev
-from tidegate.checkpoint.lifecycle import initial, step
+from tidegate.checkpoint.lifecycle import step
 from tidegate.checkpoint.manifest import Manifest
+from tidegate.checkpoint.phases import New, State
 from tidegate.checkpoint.plan import CheckpointPlan
 from tidegate.checkpoint.storing import StorageEffect, failure_of, perform
 from tidegate.model import messages
@@ -41,7 +42,7 @@ class SimulatedDriver:
         self._graph = graph
         self._plan = plan
         self._on_finish = on_finish
-        self._state = initial(plan)
+        self._state: State = New()
         self._frozen_until_ms = 0
         self._ready: set[SlotIndex] = set()
         self._restored: Manifest | None = None

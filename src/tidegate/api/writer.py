@@ -1,0 +1,153 @@
+"""``tidegate.writeStream(df)``: PySpark's ``DataStreamWriter``, started on Tidegate instead of micro-batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from tidegate.api.launch import QueryRequest, launch
+from tidegate.api.query import StreamingQuery
+from tidegate.api.triggers import Trigger, parse_trigger
+from tidegate.connectors.foreach.sink import pack
+from tidegate.model.errors import InvalidQuery
+
+
+class DataStreamWriter:
+    """Collects what the query should be; ``start()`` checks all of it at once, before anything runs."""
+
+    def __init__(self, df: DataFrame) -> None:
+        self._df = df
+        self._format: str | None = None
+        self._options: dict[str, object] = {}
+        self._mode = "append"
+        self._name: str | None = None
+        self._partition_by: tuple[str, ...] = ()
+        self._trigger: dict[str, Any] = {}
+        self._foreach: Any = None
+        self._foreach_batch: Any = None
+
+    def format(self, source: str) -> DataStreamWriter:
+        """``parquet json csv memory console noop``; Spark's default, ``parquet``, if never called."""
+        self._format = source
+        return self
+
+    def option(self, key: str, value: object) -> DataStreamWriter:
+        """An option of the query (see ``options.py``) or of the sink."""
+        # Names are case-insensitive, and the last one given counts.
+        self._options = {name: old for name, old in self._options.items() if name.lower() != key.lower()}
+        self._options[key] = value
+        return self
+
+    def options(self, **options: object) -> DataStreamWriter:
+        for key, value in options.items():
+            self.option(key, value)
+        return self
+
+    def outputMode(self, outputMode: str) -> DataStreamWriter:
+        """``append``: each row once, when it is final. ``update``: changed rows of an aggregate, at once."""
+        self._mode = outputMode
+        return self
+
+    def queryName(self, queryName: str) -> DataStreamWriter:
+        self._name = queryName
+        return self
+
+    def partitionBy(self, *cols: str | list[str]) -> DataStreamWriter:
+        names = cols[0] if len(cols) == 1 and isinstance(cols[0], list | tuple) else cols
+        self._partition_by = tuple(str(name) for name in names)
+        return self
+
+    def foreach(self, f: Callable[..., Any] | object) -> DataStreamWriter:
+        """``f(row)`` for every row, or an object with ``open``, ``process`` and ``close``. At least once."""
+        self._foreach = f
+        return self
+
+    def foreachBatch(self, func: Callable[..., Any]) -> DataStreamWriter:
+        self._foreach_batch = func
+        return self
+
+    def trigger(
+        self,
+        *,
+        checkpoint: str | None = None,
+        availableNow: bool | None = None,
+        processingTime: str | None = None,
+        once: bool | None = None,
+        continuous: str | None = None,
+        realTime: object = None,
+    ) -> DataStreamWriter:
+        """``checkpoint``: how often checkpoints are taken and results of transactional sinks become visible.
+
+        ``availableNow``: read what is there, then end. Several calls and arguments may be combined.
+        """
+        given = {
+            "checkpoint": checkpoint,
+            "available_now": availableNow,
+            "processing_time": processingTime,
+            "once": once,
+            "continuous": continuous,
+            "real_time": realTime,
+        }
+        self._trigger.update({name: value for name, value in given.items() if value is not None})
+        return self
+
+    def start(
+        self,
+        path: str | None = None,
+        format: str | None = None,
+        outputMode: str | None = None,
+        partitionBy: str | list[str] | None = None,
+        queryName: str | None = None,
+        **options: object,
+    ) -> StreamingQuery:
+        """Starts the query and returns its handle. Raises InvalidQuery, before anything runs, for what is not supported."""
+        self.options(**options)
+        if format is not None:
+            self.format(format)
+        if outputMode is not None:
+            self.outputMode(outputMode)
+        if partitionBy is not None:
+            self.partitionBy(*([partitionBy] if isinstance(partitionBy, str) else partitionBy))
+        if queryName is not None:
+            self.queryName(queryName)
+        if path is not None:
+            self.option("path", path)
+        return launch(self._request())
+
+    def toTable(self, tableName: str, *args: object, **kwargs: object) -> StreamingQuery:
+        raise InvalidQuery(
+            f"toTable({tableName!r}) is not supported yet",
+            hint='write files and read them as a table: .format("parquet").start(path)',
+        )
+
+    def _request(self) -> QueryRequest:
+        if self._foreach_batch is not None:
+            raise InvalidQuery(
+                "foreachBatch is not supported yet",
+                hint="use foreach for side effects per row, or a file sink and a batch job over its output",
+            )
+        payload = b""
+        if self._foreach is not None:
+            self._format = "foreach"
+            payload = pack(self._foreach)
+        return QueryRequest(
+            df=self._df,
+            format=(self._format or "parquet").lower(),
+            options=dict(self._options),
+            mode=self._mode,
+            name=self._name,
+            partition_by=self._partition_by,
+            trigger=self._parse_trigger(),
+            payload=payload,
+        )
+
+    def _parse_trigger(self) -> Trigger:
+        names = ("checkpoint", "available_now", "processing_time", "once", "continuous", "real_time")
+        return parse_trigger(**{name: self._trigger.get(name) for name in names})
+
+
+def writeStream(df: DataFrame) -> DataStreamWriter:
+    """What ``df.writeStream`` is in PySpark, for a query that runs continuously and exactly once."""
+    return DataStreamWriter(df)

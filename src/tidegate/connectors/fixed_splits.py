@@ -1,0 +1,53 @@
+"""Driver side of sources whose splits are known at the start and never change in number."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from tidegate.model.errors import CorruptSnapshot
+from tidegate.model.snapshot import Split
+
+
+class FixedSplits(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="fixed-splits/1"):
+    payloads: tuple[bytes, ...]
+
+
+class FixedEnumerator:
+    """Discovers all splits in the first round. Restored splits win over the options: their number is fixed at first start."""
+
+    def __init__(self, plan: Callable[[], tuple[bytes, ...]], *, bounded: bool) -> None:
+        self._plan = plan
+        self._stops = bounded
+        self._splits: tuple[Split, ...] | None = None
+
+    @property
+    def bounded(self) -> bool:
+        return self._stops and self._splits is not None
+
+    def discover(self, now_ms: int) -> tuple[Split, ...]:
+        if self._splits is not None:
+            return ()
+        self._splits = _numbered(self._plan())
+        return self._splits
+
+    def snapshot(self) -> bytes:
+        return msgspec.msgpack.encode(FixedSplits(payloads=tuple(split.payload for split in self._splits or ())))
+
+    def restore(self, state: bytes, known: tuple[Split, ...]) -> tuple[Split, ...]:
+        try:
+            stored = msgspec.msgpack.decode(state, type=FixedSplits).payloads if state else ()
+        except (msgspec.DecodeError, msgspec.ValidationError) as error:
+            raise CorruptSnapshot(f"the source's list of splits cannot be decoded: {error}") from error
+        if not stored and not known:
+            return ()  # The checkpoint was taken before the first discovery: everything is still to be found.
+        found = dict(enumerate(stored)) | {split.number: split.payload for split in known}
+        if sorted(found) != list(range(len(found))):
+            raise CorruptSnapshot(f"the source knows {len(found)} splits, but their numbers have gaps")
+        self._splits = _numbered(tuple(found[number] for number in range(len(found))))
+        return self._splits
+
+
+def _numbered(payloads: tuple[bytes, ...]) -> tuple[Split, ...]:
+    return tuple(Split(number=number, payload=payload) for number, payload in enumerate(payloads))

@@ -1,0 +1,147 @@
+"""Driver side of a user's streaming data source: asks for new offsets and plans their partitions."""
+
+from __future__ import annotations
+
+import inspect
+import json
+
+import msgspec
+from pyspark.errors import PySparkNotImplementedError
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, SimpleDataSourceStreamReader
+from pyspark.sql.streaming.datasource import ReadAllAvailable, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from tidegate.connectors.fixed_splits import FixedEnumerator
+from tidegate.connectors.python_source.payload import unpack
+from tidegate.connectors.python_source.splits import Offset, PartitionSplit, SequentialSplit, offset_text
+from tidegate.model.config import QueryConfig
+from tidegate.model.errors import CorruptSnapshot, InvalidQuery
+from tidegate.model.snapshot import Split
+from tidegate.operators.ports import SplitEnumerator
+from tidegate.operators.user_functions import failure
+from tidegate.plan.relational import Scan
+
+
+class KnownRange(msgspec.Struct, frozen=True, array_like=True):
+    """Offsets that were planned together into ``count`` splits."""
+
+    start: str
+    end: str
+    count: int
+
+
+class KnownRanges(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="ranges/1"):
+    """All ranges discovered, in order; split numbers follow from the counts."""
+
+    reached: str | None
+    ranges: tuple[KnownRange, ...] = ()
+
+
+def python_enumerator(scan: Scan, config: QueryConfig) -> SplitEnumerator:
+    datasource, schema = unpack(scan.payload, scan.source_schema)
+    reader = stream_reader(datasource, schema)
+    if isinstance(reader, DataSourceStreamReader):
+        return RangeEnumerator(reader, scan.format, bounded=config.bounded)
+
+    def plan() -> tuple[bytes, ...]:
+        try:
+            start = offset_text(reader.initialOffset(), "initialOffset")
+        except Exception as error:
+            raise failure(error, f"data source {scan.format}", "in initialOffset()") from error
+        return (msgspec.msgpack.encode(SequentialSplit(start=start, once=config.bounded)),)
+
+    return FixedEnumerator(plan, bounded=config.bounded)
+
+
+def stream_reader(datasource: DataSource, schema: StructType) -> DataSourceStreamReader | SimpleDataSourceStreamReader:
+    """The partitioned reader if the source has one, else the simple one, as Spark chooses."""
+    name = type(datasource).name()
+    try:
+        try:
+            return datasource.streamReader(schema)
+        except PySparkNotImplementedError:
+            return datasource.simpleStreamReader(schema)
+    except PySparkNotImplementedError as error:
+        raise InvalidQuery(
+            f"the data source {name} cannot be read as a stream",
+            hint="implement streamReader() or simpleStreamReader(), or use spark.read",
+        ) from error
+    except Exception as error:
+        raise failure(error, f"data source {name}", "in streamReader()") from error
+
+
+class RangeEnumerator:
+    """Every discovery that finds a later offset becomes one range, its partitions become splits."""
+
+    def __init__(self, reader: DataSourceStreamReader, name: str, *, bounded: bool) -> None:
+        self._reader = reader
+        self._name = name
+        self._stops = bounded
+        self._looked = False
+        self._reached: str | None = None
+        self._ranges: list[KnownRange] = []
+        self._numbers = 0
+        # Before Spark 4.2 latestOffset took no arguments, and such sources still exist.
+        self._takes_limit = len(inspect.signature(reader.latestOffset).parameters) > 0
+
+    @property
+    def bounded(self) -> bool:
+        return self._stops and self._looked
+
+    def discover(self, now_ms: int) -> tuple[Split, ...]:
+        if self.bounded:
+            return ()
+        try:
+            if self._stops and isinstance(self._reader, SupportsTriggerAvailableNow):
+                self._reader.prepareForTriggerAvailableNow()
+            start = self._reached
+            if start is None:
+                start = offset_text(self._reader.initialOffset(), "initialOffset")
+            self._looked = True
+            end = offset_text(self._latest(json.loads(start)), "latestOffset")
+            self._reached = start
+            if end == start:
+                return ()
+            count = len(self._reader.partitions(json.loads(start), json.loads(end)))
+        except InvalidQuery:
+            raise
+        except Exception as error:
+            raise failure(error, f"data source {self._name}", "while looking for new offsets on the driver") from error
+        self._reached = end
+        return self._remember(KnownRange(start, end, count))
+
+    def snapshot(self) -> bytes:
+        return msgspec.msgpack.encode(KnownRanges(reached=self._reached, ranges=tuple(self._ranges)))
+
+    def restore(self, state: bytes, known: tuple[Split, ...]) -> tuple[Split, ...]:
+        if not state:
+            return known
+        try:
+            stored = msgspec.msgpack.decode(state, type=KnownRanges)
+        except (msgspec.DecodeError, msgspec.ValidationError) as error:
+            raise CorruptSnapshot(f"the offsets of data source {self._name} cannot be decoded: {error}") from error
+        self._reached = stored.reached
+        splits = tuple(split for known_range in stored.ranges for split in self._remember(known_range))
+        if any(split.number >= len(splits) for split in known):
+            raise CorruptSnapshot(f"readers of {self._name} hold partitions that its offsets do not name")
+        return splits
+
+    def _latest(self, start: Offset) -> Offset:
+        if not self._takes_limit:
+            return self._reader.latestOffset()  # pyright: ignore[reportCallIssue]
+        limit = ReadAllAvailable() if self._stops else self._reader.getDefaultReadLimit()
+        return self._reader.latestOffset(start, limit)
+
+    def _remember(self, known: KnownRange) -> tuple[Split, ...]:
+        first = self._numbers
+        self._numbers += known.count
+        self._ranges.append(known)
+        return tuple(
+            Split(
+                number=first + index,
+                payload=msgspec.msgpack.encode(
+                    PartitionSplit(start=known.start, end=known.end, index=index, count=known.count)
+                ),
+            )
+            for index in range(known.count)
+        )

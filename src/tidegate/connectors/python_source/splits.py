@@ -1,0 +1,57 @@
+"""What the connector for Python Data Sources stores. Offsets are the user's own, as JSON; nothing here is pickled."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+
+from tidegate.model.errors import InvalidQuery
+
+Offset = dict[str, Any]
+
+
+class PartitionSplit(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="partition/1"):
+    """Partition ``index`` of the ``count`` that ``partitions(start, end)`` plans."""
+
+    start: str
+    end: str
+    index: int
+    count: int
+
+
+class SequentialSplit(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="sequential/1"):
+    """All of a SimpleDataSourceStreamReader, from ``start`` on. ``once``: a bounded run, one read() is everything."""
+
+    start: str
+    once: bool = False
+
+
+class PartitionPosition(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="partition-position/1"):
+    rows: int
+
+
+class SequentialPosition(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="sequential-position/1"):
+    """``rows`` rows of the read from ``start`` to ``end`` are out; ``end`` is None before the first read from ``start``."""
+
+    start: str
+    end: str | None
+    rows: int
+    finished: bool = False
+
+
+def decode_split(payload: bytes) -> PartitionSplit | SequentialSplit:
+    split: PartitionSplit | SequentialSplit = msgspec.msgpack.decode(payload, type=PartitionSplit | SequentialSplit)
+    return split
+
+
+def offset_text(offset: Offset, method: str) -> str:
+    """Offsets are compared and stored as canonical JSON."""
+    try:
+        return json.dumps(offset, sort_keys=True)
+    except TypeError as error:
+        raise InvalidQuery(
+            f"{method}() of the data source returned {offset!r}, which is not JSON: {error}",
+            hint="offsets are dictionaries of strings, numbers and booleans",
+        ) from error

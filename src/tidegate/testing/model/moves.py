@@ -1,0 +1,418 @@
+"""Everything that can happen next in a world: effects land or are lost, drivers crash, attempts fail, people start again.
+
+Reads and writes of one effect are atomic; between any two effects everybody else may move. Steps that no other
+process can observe (a deploy, notices to slots, retries, back-off) happen together with the move that caused them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+from tidegate.checkpoint import effects as ef
+from tidegate.checkpoint import events as ev
+from tidegate.checkpoint import layout
+from tidegate.checkpoint.effects import Effect
+from tidegate.checkpoint.events import Event, Failure
+from tidegate.checkpoint.lifecycle import step
+from tidegate.checkpoint.manifest import Manifest, Restored, encode
+from tidegate.checkpoint.phases import Active, Claiming, CommittingRestored, New, Over, State
+from tidegate.checkpoint.plan import CheckpointPlan
+from tidegate.checkpoint.recovery import facts_from
+from tidegate.checkpoint.running import Idle
+from tidegate.model.ids import Attempt
+from tidegate.model.messages import CheckpointCommitted, CheckpointCompleted, TriggerCheckpoint
+from tidegate.testing.model import world as w
+from tidegate.testing.model.abstraction import timeless
+from tidegate.testing.model.interning import Box, Interner
+from tidegate.testing.model.world import Bounds, Document, Driver, Sink, Slot, Store, World
+
+NOW_MS = 0
+LATER_MS = w.TIMEOUT_MS
+_LASTING = (ef.WriteClaim, ef.WriteRestored, ef.StoreManifest, ef.CommitSinks, ef.SweepSinks, ef.Delete)
+"""Effects that change the world outside the driver: these may land after it is gone."""
+_WRITES = (ef.WriteClaim, ef.WriteRestored, ef.StoreManifest)
+_FAILURE = Failure("SLOT_LOST", "a slot died")
+
+
+class Move(NamedTuple):
+    label: str
+    world: World
+    committed: ef.CommitSinks | None = None
+    """The commit that landed with this move."""
+    ended: ef.Outcome | None = None
+
+
+class Landing(NamedTuple):
+    """The world after an effect, and the event that answers it."""
+
+    store: Box[Store]
+    sink: Box[Sink]
+    answer: Event
+
+
+class Moves:
+    """The successor function of one bounded world. Results of ``step`` are remembered: the same driver state meets
+    the same event in very many worlds."""
+
+    def __init__(self, bounds: Bounds, plan: CheckpointPlan) -> None:
+        self.bounds = bounds
+        self.plan = plan
+        self.box = Interner()
+        self._steps: dict[object, tuple[Box[State], tuple[Effect, ...]]] = {}
+        self._facts: dict[tuple[Box[Store], Attempt], ev.Facts] = {}
+        self._documents: dict[Box[Store], dict[str, Document]] = {}
+        self._bytes: dict[Manifest | Restored, bytes] = {}
+
+    def first(self) -> World:
+        return w.first_world(self.bounds, self.box)
+
+    def after(self, world: World) -> Iterator[Move]:
+        """Every move that is possible, in a fixed order."""
+        yield from self._starts(world)
+        for number, boxed in enumerate(world.drivers):
+            if boxed is not None:
+                yield from self._of_driver(world, number, boxed.value)
+        for effect in sorted(world.late.value, key=_by_number):
+            landing = self._land(world, effect.value)
+            after = world._replace(late=self.box(world.late.value - {effect}), store=landing.store, sink=landing.sink)
+            commit = effect.value if isinstance(effect.value, ef.CommitSinks) else None
+            yield Move(f"late: {describe(effect.value)}", self._tidy(after), commit)
+        yield from self._damages(world)
+
+    # --- people, crashes, damage ----------------------------------------------------------------------------------
+
+    def _starts(self, world: World) -> Iterator[Move]:
+        if world.budget.starts == 0:
+            return
+        number = len(world.drivers)
+        documents = self.documents(world.store)
+        newest = max(
+            (key.attempt for key in map(layout.parse, documents) if isinstance(key, layout.ClaimKey)), default=0
+        )
+        driver = Driver(self.box(New()), frozenset(), None)
+        world = world._replace(
+            drivers=(*world.drivers, self.box(driver)), budget=world.budget._replace(starts=world.budget.starts - 1)
+        )
+        event = ev.Started(NOW_MS, f"p{number}", Attempt(newest))
+        yield self._feed(world, number, driver, event, f"a person starts p{number}")
+
+    def _of_driver(self, world: World, number: int, driver: Driver) -> Iterator[Move]:
+        budget = world.budget
+        for effect in sorted(driver.asked, key=_by_number):
+            rest = driver._replace(asked=driver.asked - {effect})
+            if isinstance(effect.value, ef.SendToSlots):
+                yield from self._barrier(world, number, rest, effect.value)
+                continue
+            landing = self._land(world, effect.value)
+            landed = world._replace(store=landing.store, sink=landing.sink)
+            label = f"p{number}: {describe(effect.value)}"
+            commit = effect.value if isinstance(effect.value, ef.CommitSinks) else None
+            yield self._feed(landed, number, rest, landing.answer, label, commit)
+            if isinstance(effect.value, _WRITES) and budget.lost_answers > 0:
+                less = budget._replace(lost_answers=budget.lost_answers - 1)
+                unknown = _unknown(effect.value)
+                yield self._feed(landed._replace(budget=less), number, rest, unknown, f"{label}, answer lost")
+                late = self.box(world.late.value | {effect})
+                adrift = world._replace(budget=less, late=late)
+                yield self._feed(adrift, number, rest, unknown, f"{label} is delayed, its outcome unknown")
+        if budget.crashes > 0:
+            dead = self._adrift(world, driver)._replace(budget=budget._replace(crashes=budget.crashes - 1))
+            yield Move(f"p{number} crashes", self._tidy(_with_driver(dead, number, None)))
+        state = driver.state.value
+        if budget.failures > 0:
+            less = world._replace(budget=budget._replace(failures=budget.failures - 1))
+            if isinstance(state, Active):
+                failed = ev.AttemptFailed(NOW_MS, state.run.attempt, _FAILURE)
+                yield self._feed(
+                    self._adrift(less, driver),
+                    number,
+                    driver._replace(asked=frozenset(), slot=None),
+                    failed,
+                    f"p{number}: attempt {state.run.attempt} fails",
+                )
+            elif isinstance(state, CommittingRestored) and state.choice.manifest is not None:
+                checkpoint = state.choice.manifest.checkpoint
+                refused = ev.SinksFailed(NOW_MS, state.attempt, checkpoint, _FAILURE)
+                yield self._feed(
+                    self._adrift(less, driver),
+                    number,
+                    driver._replace(asked=frozenset()),
+                    refused,
+                    f"p{number}: the commit of the restored checkpoint gives no answer",
+                )
+        if isinstance(state, Active) and isinstance(state.run.flight, Idle):
+            wanted = ev.CheckpointRequested(NOW_MS, "")
+            move = self._feed(world, number, driver, wanted, f"p{number}: a checkpoint is due")
+            if move.world != world:
+                yield move
+
+    def _adrift(self, world: World, driver: Driver) -> World:
+        """Nobody waits for the driver's effects any more; those that change the world may still land."""
+        lasting = {effect for effect in driver.asked if isinstance(effect.value, _LASTING)}
+        return world._replace(late=self.box(world.late.value | lasting))
+
+    def _damages(self, world: World) -> Iterator[Move]:
+        if world.budget.damages == 0:
+            return
+        less = world._replace(budget=world.budget._replace(damages=world.budget.damages - 1))
+        for entry in sorted(world.store.value, key=_by_number):
+            key, document = entry.value
+            rest = world.store.value - {entry}
+            match layout.parse(key), document:
+                case layout.ManifestKey(), Manifest():
+                    rotten: tuple[str, Document] = (key, w.Damaged())
+                    yield Move(f"{key} rots", less._replace(store=self.box(rest | {self.box(rotten)})))
+                case layout.ChunkKey(), _:
+                    yield Move(f"{key} vanishes", less._replace(store=self.box(rest)))
+                case _:
+                    continue
+
+    # --- one driver -----------------------------------------------------------------------------------------------
+
+    def _barrier(self, world: World, number: int, driver: Driver, effect: ef.SendToSlots) -> Iterator[Move]:
+        """The trigger reaches the slots; they acknowledge, or the acknowledgement does not come in time."""
+        message = effect.message
+        assert isinstance(message, TriggerCheckpoint)
+        assert driver.slot is not None
+        for quiet in (False, True) if self.bounds.quiet else (False,):
+            slot, prepared, chunk = w.barrier(driver.slot, message.checkpoint, quiet=quiet)
+            uploaded: tuple[str, Document] = (layout.chunk_key(chunk), None)
+            after = world._replace(
+                store=self.box(world.store.value | {self.box(uploaded)}),
+                sink=self.box(world.sink.value | {(one, w.PREPARED) for one in prepared}),
+            )
+            acked = ev.SlotSaid(NOW_MS, w.acknowledge(slot, message.checkpoint, chunk))
+            label = f"p{number}: checkpoint {message.checkpoint} is taken" + (", without output" if quiet else "")
+            yield self._feed(after, number, driver._replace(slot=slot), acked, label)
+            if world.budget.timeouts > 0:
+                less = after._replace(budget=world.budget._replace(timeouts=world.budget.timeouts - 1))
+                late = ev.ClockTicked(LATER_MS)
+                yield self._feed(less, number, driver._replace(slot=slot), late, f"{label}, but times out")
+
+    def _feed(
+        self,
+        world: World,
+        number: int,
+        driver: Driver,
+        event: Event,
+        label: str,
+        commit: ef.CommitSinks | None = None,
+    ) -> Move:
+        """Give the event to the coordinator and sort what it asks for: local things happen now, the rest is on its way."""
+        state, effects = self._step(driver.state, event, world.store)
+        asked, slot = set(driver.asked), driver.slot
+        ended: ef.Outcome | None = None
+        queue = list(effects)
+        while queue:
+            effect = queue.pop(0)
+            follow: Event | None = None
+            match effect:
+                case ef.Deploy(attempt, manifest):
+                    slot, follow = w.restored_slot(attempt, manifest), ev.SlotsReady(NOW_MS, attempt)
+                case ef.EndAttempt(attempt):
+                    slot, follow = None, ev.SlotsFree(NOW_MS, attempt)
+                case ef.SendToSlots(CheckpointCompleted() as message) if slot is not None:
+                    slot = w.completed(slot, message.checkpoint)
+                case ef.SendToSlots(CheckpointCommitted() as message) if slot is not None:
+                    slot = w.confirmed(slot, message.checkpoint)
+                case ef.SendToSlots(TriggerCheckpoint() as message):
+                    if message.checkpoint <= self.bounds.checkpoints:
+                        asked.add(self.box(effect))
+                case ef.WriteClaim(attempt):
+                    if attempt <= self.bounds.attempts:
+                        asked.add(self.box(effect))
+                case ef.Finish(outcome):
+                    ended = outcome
+                case ef.SendToSlots() | ef.MarkCommitted() | ef.AnswerRequest() | ef.ReportCheckpoint():
+                    continue
+                case _:
+                    asked.add(self.box(effect))
+            if follow is not None:
+                state, more = self._step(state, follow, world.store)
+                queue.extend(more)
+        # What is due at once needs no other process: retries of unknown outcomes and the end of a back-off.
+        again, more = self._step(state, ev.ClockTicked(NOW_MS), world.store)
+        if again is not state:
+            state = again
+            asked.update(
+                self.box(one)
+                for one in more
+                if not isinstance(one, ef.WriteClaim) or one.attempt <= self.bounds.attempts
+            )
+        over = isinstance(state.value, Over)
+        next_driver = Driver(state, frozenset(asked), slot)
+        if over:
+            world = self._adrift(world, next_driver)
+        after = _with_driver(world, number, None if over else self.box(next_driver))
+        return Move(label, self._tidy(after), commit, ended)
+
+    def _step(self, state: Box[State], event: Event, store: Box[Store]) -> tuple[Box[State], tuple[Effect, ...]]:
+        # Facts are a function of the store and cannot be hashed: the store stands for them.
+        key = (state, store, event.attempt) if isinstance(event, ev.LocationListed) else (state, event)
+        known = self._steps.get(key)
+        if known is None:
+            after, effects = step(self.plan, state.value, event)
+            known = self._steps[key] = self.box(timeless(after)), effects
+        return known
+
+    def _tidy(self, world: World) -> World:
+        """Drop late writes that cannot change anything any more: their key exists."""
+        if not world.late.value:
+            return world
+        documents = self.documents(world.store)
+        alive = frozenset(
+            effect
+            for effect in world.late.value
+            if not isinstance(effect.value, _WRITES) or _key_of(effect.value) not in documents
+        )
+        return world if len(alive) == len(world.late.value) else world._replace(late=self.box(alive))
+
+    # --- the world ------------------------------------------------------------------------------------------------
+
+    def _land(self, world: World, effect: Effect) -> Landing:
+        store, sink = world.store, world.sink
+        documents = self.documents(store)
+        match effect:
+            case ef.WriteClaim(attempt, process):
+                automatic = self._claims_automatically(world, attempt, process)
+                found = documents.get(layout.claim_key(attempt))
+                if isinstance(found, w.Claimed):
+                    return Landing(store, sink, ev.ClaimRefused(NOW_MS, attempt, found.process))
+                store = self._create(store, layout.claim_key(attempt), w.Claimed(process, automatic))
+                return Landing(store, sink, ev.ClaimWritten(NOW_MS, attempt))
+            case ef.ListLocation(attempt):
+                return Landing(store, sink, ev.LocationListed(NOW_MS, attempt, self.facts(store, attempt)))
+            case ef.WriteRestored(attempt, restored):
+                found = documents.get(layout.restored_key(attempt))
+                if isinstance(found, Restored):
+                    return Landing(store, sink, ev.RestoredRefused(NOW_MS, attempt, found))
+                store = self._create(store, layout.restored_key(attempt), restored)
+                return Landing(store, sink, ev.RestoredWritten(NOW_MS, attempt))
+            case ef.LookForClaim(attempt, about):
+                newer = layout.claim_key(Attempt(attempt + 1)) in documents
+                return Landing(store, sink, ev.LookAnswered(NOW_MS, attempt, about, newer))
+            case ef.StoreManifest(manifest):
+                key = layout.manifest_key(manifest.ref)
+                if key in documents:
+                    return Landing(store, sink, ev.ManifestRefused(NOW_MS, manifest.ref, documents[key] == manifest))
+                return Landing(self._create(store, key, manifest), sink, ev.ManifestStored(NOW_MS, manifest.ref))
+            case ef.CommitSinks(attempt, checkpoint, committables):
+                fates = dict(sink.value)
+                for transaction in _transactions(committables):
+                    if fates.get(transaction) == w.PREPARED:
+                        fates[transaction] = w.COMMITTED
+                after: Sink = frozenset(fates.items())
+                return Landing(store, self.box(after), ev.SinksCommitted(NOW_MS, attempt, checkpoint))
+            case ef.SweepSinks(attempt, older_than, keep):
+                kept = _transactions(keep)
+                swept: Sink = frozenset(
+                    (one, w.ABORTED if fate == w.PREPARED and one.attempt < older_than and one not in kept else fate)
+                    for one, fate in sink.value
+                )
+                return Landing(store, self.box(swept), ev.SinksSwept(NOW_MS, attempt))
+            case ef.Delete(attempt, keys):
+                rest: Store = frozenset(entry for entry in store.value if entry.value[0] not in keys)
+                return Landing(self.box(rest), sink, ev.CleanupDone(NOW_MS, attempt))
+            case _:
+                raise AssertionError(f"not an effect of the world: {effect}")
+
+    def _claims_automatically(self, world: World, attempt: Attempt, process: str) -> bool:
+        boxed = world.drivers[int(process[1:])]
+        state = boxed.value.state.value if boxed is not None else None
+        return isinstance(state, Claiming) and state.attempt == attempt and state.automatic
+
+    def _create(self, store: Box[Store], key: str, document: Document) -> Box[Store]:
+        entry: tuple[str, Document] = (key, document)
+        return self.box(store.value | {self.box(entry)})
+
+    def documents(self, store: Box[Store]) -> dict[str, Document]:
+        known = self._documents.get(store)
+        if known is None:
+            known = self._documents[store] = dict(entry.value for entry in store.value)
+        return known
+
+    def facts(self, store: Box[Store], attempt: Attempt) -> ev.Facts:
+        """The facts an attempt would read from the store at this moment, through the real decoder."""
+        known = self._facts.get((store, attempt))
+        if known is None:
+            documents = self.documents(store)
+            known = self._facts[store, attempt] = facts_from(
+                self.plan, attempt, documents, lambda key: self._read(documents.get(key))
+            )
+        return known
+
+    def _read(self, document: Document) -> bytes | None:
+        match document:
+            case Manifest() | Restored():
+                if document not in self._bytes:
+                    self._bytes[document] = encode(document)
+                return self._bytes[document]
+            case w.Damaged():
+                return b"rotten"
+            case w.Claimed() | None:
+                return None
+
+
+def describe(effect: Effect) -> str:
+    """An effect in a trace, short enough to read."""
+    match effect:
+        case ef.WriteClaim(attempt):
+            return f"claims attempt {attempt}"
+        case ef.ListLocation(attempt):
+            return f"attempt {attempt} lists the location"
+        case ef.WriteRestored(attempt, restored):
+            return f"attempt {attempt} writes restored = {restored.ref or 'nothing'}"
+        case ef.LookForClaim(attempt, about):
+            return f"attempt {attempt} looks for a newer claim" + (f" after checkpoint {about}" if about else "")
+        case ef.StoreManifest(manifest):
+            return f"stores the manifest of checkpoint {manifest.ref} (epochs 1…{w.epoch_of(manifest)})"
+        case ef.CommitSinks(attempt, checkpoint, committables):
+            epochs = sorted(one.epoch for one in _transactions(committables))
+            return f"attempt {attempt} commits checkpoint {checkpoint}: epochs {epochs}"
+        case ef.SweepSinks(attempt, older_than):
+            return f"attempt {attempt} aborts unnamed transactions of attempts before {older_than}"
+        case ef.Delete(attempt, keys):
+            return f"attempt {attempt} deletes {', '.join(keys)}"
+        case _:
+            return type(effect).__name__
+
+
+def _unknown(effect: Effect) -> Event:
+    match effect:
+        case ef.WriteClaim(attempt):
+            return ev.ClaimUnknown(NOW_MS, attempt)
+        case ef.WriteRestored(attempt):
+            return ev.RestoredUnknown(NOW_MS, attempt)
+        case ef.StoreManifest(manifest):
+            return ev.ManifestUnknown(NOW_MS, manifest.ref)
+        case _:
+            raise AssertionError(f"not a write: {effect}")
+
+
+def _key_of(effect: Effect) -> str:
+    match effect:
+        case ef.WriteClaim(attempt):
+            return layout.claim_key(attempt)
+        case ef.WriteRestored(attempt):
+            return layout.restored_key(attempt)
+        case ef.StoreManifest(manifest):
+            return layout.manifest_key(manifest.ref)
+        case _:
+            raise AssertionError(f"not a write: {effect}")
+
+
+def _transactions(committables: ef.CommittablesBySink) -> frozenset[w.Transaction]:
+    return frozenset(w.transaction_of(one) for _, ones in committables for one in ones)
+
+
+def _with_driver(world: World, number: int, driver: Box[Driver] | None) -> World:
+    return world._replace(drivers=(*world.drivers[:number], driver, *world.drivers[number + 1 :]))
+
+
+def _by_number(box: Box[object]) -> int:
+    return box.number
+
+
+__all__ = ["Move", "Moves", "Slot", "describe", "replace"]

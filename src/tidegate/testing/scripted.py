@@ -1,0 +1,160 @@
+"""A source that reads what the test wrote down, and a sink that shows what was committed: connectors without a world."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+import polars as pl
+
+from tidegate.model.ids import Attempt, CheckpointId, OperatorId, SlotIndex
+from tidegate.model.snapshot import Committable, Split
+from tidegate.plan.relational import Scan, Sink
+
+
+@dataclass(slots=True)
+class ScriptedSplit:
+    """Rows of one split, with the scan's plan column names. Not ``closed``: more may be appended, and it never finishes."""
+
+    rows: pl.DataFrame
+    closed: bool = True
+
+    def append(self, rows: pl.DataFrame) -> None:
+        self.rows = pl.concat([self.rows, rows])
+
+
+@dataclass(slots=True)
+class ScriptedSource:
+    """Splits by number. ``batch_rows`` is the most that one read returns; every ``hiccup``-th read returns nothing at all."""
+
+    splits: list[ScriptedSplit]
+    batch_rows: int = 1_000
+    hiccup: int = 0
+
+    def open(self, split: Split, position: bytes | None) -> ScriptedReader:
+        return ScriptedReader(self, split.number, msgspec.msgpack.decode(position, type=int) if position else 0)
+
+
+class ScriptedReader:
+    def __init__(self, source: ScriptedSource, number: int, start: int) -> None:
+        self._source = source
+        self._split = source.splits[number]
+        self._number = number
+        self._next = start
+        self._reads = 0
+
+    def read(self, rows_max: int, now_ms: int) -> pl.DataFrame | None:
+        self._reads += 1
+        if self._source.hiccup and self._reads % self._source.hiccup == 0:
+            return None
+        rows = self._split.rows.slice(self._next, min(rows_max, self._source.batch_rows))
+        self._next += rows.height
+        return rows if rows.height else None
+
+    @property
+    def position(self) -> bytes:
+        return msgspec.msgpack.encode(self._next)
+
+    @property
+    def finished(self) -> bool:
+        return self._split.closed and self._next >= self._split.rows.height
+
+    def describe(self) -> str:
+        return f"split {self._number} row {self._next}"
+
+    def close(self) -> None:
+        return None
+
+
+class ScriptedEnumerator:
+    """Driver side: finds every split in its first round."""
+
+    def __init__(self, source: ScriptedSource) -> None:
+        self._source = source
+        self._known = 0
+
+    def discover(self, now_ms: int) -> tuple[Split, ...]:
+        found = range(self._known, len(self._source.splits))
+        self._known = len(self._source.splits)
+        return tuple(Split(number=number, payload=b"") for number in found)
+
+    def snapshot(self) -> bytes:
+        return msgspec.msgpack.encode(self._known)
+
+    def restore(self, state: bytes, known: tuple[Split, ...]) -> tuple[Split, ...]:
+        numbers = set(range(msgspec.msgpack.decode(state, type=int))) | {split.number for split in known}
+        self._known = max(numbers, default=-1) + 1
+        return tuple(Split(number=number, payload=b"") for number in sorted(numbers))
+
+    @property
+    def bounded(self) -> bool:
+        return all(split.closed for split in self._source.splits)
+
+
+@dataclass(slots=True)
+class ScriptedSink:
+    """Prepared output is kept by transaction name; committing twice, or late, changes nothing."""
+
+    guarantee: str = "exactly_once"
+    prepared: dict[str, pl.DataFrame] = field(default_factory=dict)
+    visible: dict[str, pl.DataFrame] = field(default_factory=dict)
+    """Committed output by transaction, in the order of the commits."""
+    written: list[pl.DataFrame] = field(default_factory=list)
+    """Everything that reached a writer, committed or not."""
+
+    def writer(self, sink: Sink, attempt: Attempt, subtask: SlotIndex) -> ScriptedWriter:
+        return ScriptedWriter(self, sink.id, attempt, subtask)
+
+    def commit(self, committables: tuple[Committable, ...]) -> None:
+        for committable in sorted(committables, key=lambda c: (c.checkpoint, c.subtask, c.number)):
+            name = committable.payload.decode()
+            self.visible.setdefault(name, self.prepared[name])
+
+    def sweep(self, older_than: Attempt, keep: tuple[Committable, ...]) -> None:
+        kept = {committable.payload.decode() for committable in keep}
+        self.prepared = {
+            name: rows
+            for name, rows in self.prepared.items()
+            if name in kept or name in self.visible or int(name.split("/")[1]) >= older_than
+        }
+
+    def rows(self) -> list[tuple[object, ...]]:
+        """All committed rows, sorted by their text: a multiset to compare."""
+        return sorted((row for frame in self.visible.values() for row in frame.rows()), key=repr)
+
+
+class ScriptedWriter:
+    def __init__(self, sink: ScriptedSink, operator: OperatorId, attempt: Attempt, subtask: SlotIndex) -> None:
+        self._sink = sink
+        self._name = f"{operator}/{attempt}/{subtask}"
+        self._open: list[pl.DataFrame] = []
+
+    def write(self, rows: pl.DataFrame) -> None:
+        self._open.append(rows)
+        self._sink.written.append(rows)
+
+    def prepare(self, checkpoint: CheckpointId) -> tuple[bytes, ...]:
+        if not self._open:
+            return ()
+        name = f"{self._name}/{checkpoint}"
+        self._sink.prepared[name] = pl.concat(self._open)
+        self._open = []
+        return (name.encode(),)
+
+    def close(self) -> None:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptedConnectors:
+    """Finds sources and sinks by operator id."""
+
+    sources: Mapping[OperatorId, ScriptedSource]
+    sinks: Mapping[OperatorId, ScriptedSink]
+
+    def source(self, scan: Scan) -> ScriptedSource:
+        return self.sources[scan.id]
+
+    def sink(self, sink: Sink) -> ScriptedSink:
+        return self.sinks[sink.id]

@@ -1,0 +1,370 @@
+"""A whole job in one thread: every slot's real loop, channels between them in any order that keeps each channel's own, and a
+small coordinator that assigns splits, triggers checkpoints and commits. Same seed, same run."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+
+import polars as pl
+
+from tidegate.model.config import QueryConfig
+from tidegate.model.elements import CheckpointKind, Element
+from tidegate.model.errors import Bug
+from tidegate.model.ids import Attempt, ChannelId, CheckpointId, OperatorId, SlotIndex, SubtaskId
+from tidegate.model.messages import (
+    AssignSplits,
+    CheckpointAborted,
+    CheckpointCommitted,
+    CheckpointCompleted,
+    DriverMessage,
+    SlotMessage,
+    SourceExhausted,
+    SplitsWanted,
+    SubtaskAcked,
+    SubtaskDeclined,
+    TriggerCheckpoint,
+)
+from tidegate.model.snapshot import ChunkHandle, OperatorSnapshot, Split, SplitPosition
+from tidegate.operators.build import refuse_user_functions
+from tidegate.operators.user_functions import Load
+from tidegate.plan.graph import JobGraph
+from tidegate.runtime.effects import GrantCredit, Leave, Persist, Send, SlotEffect, Tell
+from tidegate.runtime.persisting import persist_states
+from tidegate.runtime.slot import SlotRuntime
+from tidegate.state.codec import decode_chunk
+from tidegate.testing.scripted import ScriptedConnectors
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A complete checkpoint: enough to start again from, at any parallelism."""
+
+    checkpoint: CheckpointId
+    operators: tuple[OperatorSnapshot, ...]
+    done: dict[OperatorId, frozenset[int]]
+    open: dict[OperatorId, tuple[SplitPosition, ...]]
+
+
+@dataclass(slots=True)
+class _Splits:
+    """Driver side of one source."""
+
+    returning: deque[SplitPosition]
+    pending: deque[SplitPosition]
+    done: frozenset[int]
+    open: dict[int, SplitPosition]
+    """Positions at the newest complete checkpoint."""
+    sequences: dict[SlotIndex, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Collecting:
+    checkpoint: CheckpointId
+    acks: dict[SubtaskId, SubtaskAcked] = field(default_factory=dict)
+
+
+class SlotHarness:
+    """Runs until nothing is left to do, or step by step.
+
+    ``channel_ready``, if given, is asked before each delivery and may hold a channel back. ``commit_chance``: how often a
+    checkpoint's commit happens; when it does not, it is left to a later one, as after a crash.
+    """
+
+    def __init__(
+        self,
+        graph: JobGraph,
+        connectors: ScriptedConnectors,
+        config: QueryConfig,
+        *,
+        seed: int = 0,
+        attempt: int = 1,
+        restore: Snapshot | None = None,
+        store: dict[str, bytes] | None = None,
+        load: Load = refuse_user_functions,
+        channel_ready: Callable[[ChannelId], bool] | None = None,
+        commit_chance: float = 1.0,
+    ) -> None:
+        self.graph = graph
+        self.connectors = connectors
+        self.config = config
+        self.random = Random(seed)
+        self.attempt = Attempt(attempt)
+        self.now_ms = 0.0
+        self.store: dict[str, bytes] = store if store is not None else {}
+        self.told: list[DriverMessage] = []
+        self.completed: list[Snapshot] = [restore] if restore is not None else []
+        self.exhausted: set[tuple[OperatorId, SlotIndex]] = set()
+        self.declined: list[SubtaskDeclined] = []
+        self.left: list[Leave] = []
+        self.sent: list[Send] = []
+        """Every element that crossed between two slots, in the order of sending."""
+        self._commit_chance = commit_chance
+        self._ready_channel = channel_ready or (lambda _: True)
+        self._wires: dict[ChannelId, deque[tuple[int, Element]]] = {}
+        self._credits: deque[GrantCredit] = deque()
+        self._inboxes: dict[SlotIndex, deque[SlotMessage]] = {SlotIndex(i): deque() for i in range(graph.parallelism)}
+        self._persisting: deque[Persist] = deque()
+        self._collecting: _Collecting | None = None
+        self._final: CheckpointId | None = None
+        self._next_checkpoint = (restore.checkpoint if restore is not None else 0) + 1
+        self._splits = {scan.id: self._restored_splits(scan.id, restore) for scan in graph.scans()}
+        self.slots = {
+            SlotIndex(i): SlotRuntime(
+                graph,
+                SlotIndex(i),
+                self.attempt,
+                config,
+                connectors,
+                restored=restore.operators if restore is not None else (),
+                chunks=self._load_chunk,
+                now_ms=self.now_ms,
+                load=load,
+            )
+            for i in range(graph.parallelism)
+        }
+        if restore is not None:
+            self._deal_returning()
+
+    # What a test does
+
+    def trigger(self, kind: CheckpointKind = CheckpointKind.MANUAL) -> CheckpointId:
+        """Starts a checkpoint; one that is still under way is aborted."""
+        if self._collecting is not None:
+            self.abort()
+        checkpoint = CheckpointId(self._next_checkpoint)
+        self._next_checkpoint += 1
+        self._collecting = _Collecting(checkpoint)
+        if kind is CheckpointKind.FINAL:
+            self._final = checkpoint
+        self.send(TriggerCheckpoint(attempt=self.attempt, checkpoint=checkpoint, kind=kind))
+        return checkpoint
+
+    def abort(self) -> None:
+        if self._collecting is not None:
+            self.send(CheckpointAborted(attempt=self.attempt, checkpoint=self._collecting.checkpoint))
+            self._collecting = None
+
+    def send(self, message: SlotMessage) -> None:
+        """To every slot."""
+        for inbox in self._inboxes.values():
+            inbox.append(message)
+
+    @property
+    def checkpoint_under_way(self) -> bool:
+        return self._collecting is not None
+
+    @property
+    def all_exhausted(self) -> bool:
+        return len(self.exhausted) == len(self._splits) * self.graph.parallelism
+
+    def step(self) -> bool:
+        """One random event that is possible now. False: nothing is, until time passes."""
+        actions = self._actions()
+        if not actions:
+            return False
+        self.random.choice(actions)()
+        return True
+
+    def advance(self, steps: int) -> None:
+        """That many steps; time passes when nothing else can happen."""
+        for _ in range(steps):
+            if not self.step():
+                self._pass_time()
+
+    def settle(self, steps_max: int = 200_000, *, until: Callable[[], bool] | None = None) -> None:
+        """Runs, letting time pass when nothing else happens, until ``until`` or until a second of silence.
+
+        Raises when that takes more than ``steps_max`` steps: something goes round in circles.
+        """
+        silent_ms = 0.0
+        for _ in range(steps_max):
+            if until is not None and until():
+                return
+            if self.step():
+                silent_ms = 0.0
+                continue
+            if silent_ms >= 1_500.0:
+                if until is not None:
+                    raise Bug(f"nothing happens any more, and what was waited for has not come: {self.describe()}")
+                return
+            silent_ms += self._pass_time()
+        raise Bug(f"still busy after {steps_max} steps: {self.describe()}")
+
+    def checkpoint(self, kind: CheckpointKind = CheckpointKind.MANUAL) -> Snapshot:
+        """Takes one and waits for it."""
+        wanted = self.trigger(kind)
+        self.settle(until=lambda: bool(self.completed) and self.completed[-1].checkpoint == wanted)
+        return self.completed[-1]
+
+    def finish(self) -> Snapshot:
+        """A bounded job to its end: all sources exhausted, final checkpoint, everything committed."""
+        self.settle(until=lambda: self.all_exhausted)
+        return self.checkpoint(CheckpointKind.FINAL)
+
+    def describe(self) -> str:
+        wires = {str(channel): len(queue) for channel, queue in self._wires.items() if queue}
+        return f"exhausted {sorted(self.exhausted)}, wires {wires}, collecting {self._collecting}"
+
+    # What can happen
+
+    def _actions(self) -> list[Callable[[], None]]:
+        actions: list[Callable[[], None]] = []
+        for slot, runtime in self.slots.items():
+            if runtime.has_work:
+                actions.append(lambda slot=slot: self._turn(slot))
+            if self._inboxes[slot]:
+                actions.append(lambda slot=slot: self._control(slot))
+        for channel, wire in self._wires.items():
+            if wire and self._ready_channel(channel):
+                actions.append(lambda channel=channel: self._deliver(channel))
+        if self._credits:
+            actions.append(self._grant)
+        if self._persisting:
+            actions.append(self._persist)
+        return actions
+
+    def _turn(self, slot: SlotIndex) -> None:
+        for effect in self.slots[slot].turn(self.now_ms):
+            self._perform(effect)
+
+    def _control(self, slot: SlotIndex) -> None:
+        self.slots[slot].control(self._inboxes[slot].popleft(), self.now_ms)
+
+    def _deliver(self, channel: ChannelId) -> None:
+        sequence, element = self._wires[channel].popleft()
+        self.slots[channel.target].deliver(channel, sequence, element)
+
+    def _grant(self) -> None:
+        grant = self._credits.popleft()
+        self.slots[grant.channel.source].credit(grant.channel, grant.batches, grant.size_bytes)
+
+    def _persist(self) -> None:
+        persist = self._persisting.popleft()
+        persisted = persist_states(persist, self._chunk_name, self.store.__setitem__, inline_bytes_max=0)
+        self.slots[persist.subtask.index].stored(
+            persist.checkpoint, persist.subtask, persisted.snapshots, uploaded_bytes=persisted.uploaded_bytes
+        )
+
+    def _pass_time(self) -> float:
+        """To the next timer, or by 100 ms."""
+        wakeups = [at for runtime in self.slots.values() if (at := runtime.next_wakeup_ms) is not None]
+        before = self.now_ms
+        self.now_ms = max(before + 1.0, min([*wakeups, before + 100.0]))
+        for slot in self.slots:
+            self._turn(slot)
+        return self.now_ms - before
+
+    def _perform(self, effect: SlotEffect) -> None:
+        match effect:
+            case Send(channel=channel, sequence=sequence, element=element):
+                self.sent.append(effect)
+                self._wires.setdefault(channel, deque()).append((sequence, element))
+            case GrantCredit():
+                self._credits.append(effect)
+            case Persist():
+                self._persisting.append(effect)
+            case Tell(message=message):
+                self.told.append(message)
+                self._on_message(message)
+            case Leave():
+                self.left.append(effect)
+
+    # The small coordinator
+
+    def _on_message(self, message: DriverMessage) -> None:
+        match message:
+            case SplitsWanted():
+                self._assign(message)
+            case SourceExhausted(operator=operator, slot=slot):
+                self.exhausted.add((operator, slot))
+            case SubtaskAcked():
+                self._on_ack(message)
+            case SubtaskDeclined():
+                self.declined.append(message)
+            case _:
+                pass
+
+    def _assign(self, message: SplitsWanted) -> None:
+        splits = self._splits[message.operator]
+        given = (splits.pending.popleft(),) if splits.pending else ()
+        self._send_assignment(message.operator, message.slot, given)
+
+    def _deal_returning(self) -> None:
+        """Open splits go back first, to any subtask."""
+        for operator, splits in self._splits.items():
+            while splits.returning:
+                slot = SlotIndex(self.random.randrange(self.graph.parallelism))
+                self._send_assignment(operator, slot, (splits.returning.popleft(),))
+
+    def _send_assignment(self, operator: OperatorId, slot: SlotIndex, given: tuple[SplitPosition, ...]) -> None:
+        splits = self._splits[operator]
+        sequence = splits.sequences.get(slot, 0)
+        splits.sequences[slot] = sequence + 1
+        unassigned = bool(splits.pending or splits.returning)
+        message = AssignSplits(
+            attempt=self.attempt,
+            operator=operator,
+            subtask=slot,
+            sequence=sequence,
+            splits=given,
+            unassigned=unassigned,
+            no_more=self.config.bounded and not unassigned,
+        )
+        self._inboxes[slot].append(message)
+
+    def _on_ack(self, message: SubtaskAcked) -> None:
+        collecting = self._collecting
+        if collecting is None or collecting.checkpoint != message.checkpoint:
+            return
+        collecting.acks[message.subtask] = message
+        if len(collecting.acks) == len(self.graph.stages) * self.graph.parallelism:
+            final = collecting.checkpoint == self._final
+            self._complete(collecting, commit=final or self.random.random() < self._commit_chance)
+
+    def _complete(self, collecting: _Collecting, *, commit: bool) -> None:
+        self._collecting = None
+        checkpoint = collecting.checkpoint
+        operators = tuple(s for subtask in sorted(collecting.acks) for s in collecting.acks[subtask].snapshots)
+        for operator in operators:
+            if operator.source is None:
+                continue
+            splits = self._splits[operator.operator]
+            splits.done |= frozenset(operator.source.finished)
+            splits.open.update((position.split.number, position) for position in operator.source.open)
+        for splits in self._splits.values():
+            splits.open = {number: position for number, position in splits.open.items() if number not in splits.done}
+        self.completed.append(
+            Snapshot(
+                checkpoint,
+                operators,
+                {name: splits.done for name, splits in self._splits.items()},
+                {name: tuple(splits.open.values()) for name, splits in self._splits.items()},
+            )
+        )
+        self.send(CheckpointCompleted(attempt=self.attempt, checkpoint=checkpoint))
+        if not commit:
+            return
+        for sink in self.graph.sinks():
+            committables = tuple(c for s in operators if s.operator == sink.id for c in s.committables)
+            self.connectors.sinks[sink.id].commit(committables)
+        self.send(CheckpointCommitted(attempt=self.attempt, checkpoint=checkpoint))
+
+    def _restored_splits(self, operator: OperatorId, restore: Snapshot | None) -> _Splits:
+        known = range(len(self.connectors.sources[operator].splits))
+        done = restore.done[operator] if restore is not None else frozenset[int]()
+        opened = {p.split.number: p for p in restore.open[operator]} if restore is not None else {}
+        pending = (
+            SplitPosition(split=Split(number=number, payload=b""), position=None)
+            for number in known
+            if number not in done and number not in opened
+        )
+        return _Splits(deque(opened.values()), deque(pending), done, opened)
+
+    def _chunk_name(self, operator: OperatorId, subtask: SlotIndex, checkpoint: CheckpointId, number: int) -> str:
+        return f"{operator}/{self.attempt:06d}-{subtask:05d}-{checkpoint:06d}-{number}"
+
+    def _load_chunk(self, handle: ChunkHandle) -> pl.DataFrame:
+        return decode_chunk(handle.data if handle.data is not None else self.store[handle.name], handle.name)

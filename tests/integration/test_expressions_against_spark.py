@@ -1,0 +1,498 @@
+"""Every function over nasty values: our Polars expression and Spark's own answer, row by row, errors included.
+
+The guards of an expression say which rows are in error. Spark must agree on both sides: over the other rows it gives
+equal values, and on the rows in error it raises the same error class.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import string
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal as D
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from tidegate.model import types as t
+from tidegate.model.types import DataType, Field
+from tidegate.operators.columns import arrow_schema, conform, from_arrow, polars_schema, to_arrow
+from tidegate.operators.expressions import compile_expression, supported
+from tidegate.plan.expressions import Call, Case, Cast, Column, Expression, FieldOf, Literal, MakeStruct
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+ROWS = 240
+ZONES = ("UTC", "America/New_York")
+UNTYPED = t.NULL
+"""Result type of a case, filled in from Spark's."""
+
+_TEXTS = ["", " ", "a", "abc", "Abc Def", "héllo wörld", "ß", "日本語 テキスト", "😀x", "a,b,,c", "  pad  ", "x\ty", "A-b_C",
+          "foo123bar45", "100%", "under_score", "back\\slash", "new\nline", "aaa", "ab"]  # fmt: skip
+_NUMBERS = ["12", " 12 ", "+7", "-0", "1.5", "-1.5e3", "1e400", "abc", "", " ", "9223372036854775807", "9223372036854775808",
+            "128", "-129", "NaN", "inf", "-Infinity", "1d", "0x1A", "1_000", ".5", "5.", "1e", "--1", "\t3\n", "2147483648",
+            "123456789.987654321", "1E-3", "0.005", "99999999.995", "true", "T", "no", "0", "1", "yes "]  # fmt: skip
+_TIMES = ["2024-02-29", "2023-02-29", "2024-1-2", "2024", "2024-07", "2024-03-10 02:30:00", "2024-11-03 01:30:00",
+          "2024-07-04T12:34:56.789", "2024-07-04 12:34:56.123456789", "2024-07-04T12:34:56Z", "2024-07-04 12:34:56+05:30",
+          "2024-07-04 25:00:00", "1969-12-31 23:59:59.9", " 2020-01-01 ", "garbage", "", "2024-13-01", "2024-07-04 12:34",
+          "2024-07-04 1:2:3", "0001-01-01", "9999-12-31 23:59:59.999999", "2024-07-04 12:34:56 UTC", "2024-07-04T",
+          "2024-07-04 12:34:56-0800", "2024-07-04 12:34:56 +01:00", "+2024-07-04", "2024-07-04 12:34:60"]  # fmt: skip
+_PATTERNED = ["2024-07-04 12:34:56", "2024/07/04", "04.07.2024 01:02", "2024-02-30 00:00:00", "x", "2024-7-4 1:2:3"]
+_INSTANTS = [datetime(1970, 1, 1), datetime(1969, 12, 31, 23, 59, 59, 999999), datetime(2024, 2, 29, 12, 30, 15, 250000),
+             datetime(2024, 3, 10, 6, 59, 59), datetime(2024, 3, 10, 7, 0), datetime(2024, 3, 10, 7, 30),
+             datetime(2024, 11, 3, 5, 30), datetime(2024, 11, 3, 6, 30), datetime(2023, 12, 31, 23, 59, 59, 1),
+             datetime(1900, 1, 1), datetime(2100, 2, 28, 1, 2, 3, 4), datetime(1883, 11, 18, 16, 0),
+             datetime(2021, 1, 3, 10), datetime(2020, 12, 31, 4, 0, 0, 120000)]  # fmt: skip
+_DATES = [date(1970, 1, 1), date(2024, 2, 29), date(2023, 2, 28), date(1969, 12, 31), date(2021, 1, 3), date(2020, 12, 31),
+          date(1, 1, 1), date(9999, 12, 31), date(2024, 3, 10), date(2024, 11, 3), date(1582, 10, 10), date(2024, 1, 31)]  # fmt: skip
+_DOUBLES = [0.0, -0.0, 1.0, -1.0, 1.5, 2.5, -2.5, 1.005, 0.285, 2.675, 0.1, math.nan, math.inf, -math.inf, 1e308, -1e308,
+            5e-324, 1e-5, 123456.789, 1e7, 9999999.0, 1e16, 1e22, 12345678901234567.0, 9.2e18, 9.3e18, -9.3e18, 2147483647.5,
+            0.001, 0.00099, 127.9, -128.9, 3.0, 0.5, 1e15 + 0.3, 100.0]  # fmt: skip
+
+
+def _ints(bits: int) -> list[int]:
+    high = (1 << bits - 1) - 1
+    return [0, 1, -1, 2, -2, 3, 7, -7, 10, 100, -100, high, -high, -high - 1, high - 1, high // 2 + 1, 31, 64, 120]
+
+
+_POOLS: dict[str, tuple[DataType, list[Any]]] = {
+    "b": (t.BYTE, _ints(8)),
+    "b2": (t.BYTE, _ints(8)),
+    "s": (t.SHORT, _ints(16)),
+    "s2": (t.SHORT, _ints(16)),
+    "i": (t.INTEGER, _ints(32)),
+    "i2": (t.INTEGER, _ints(32)),
+    "k": (t.INTEGER, [-5, -3, -1, 0, 1, 2, 3, 4, 8, 20]),
+    "l": (t.LONG, [*_ints(64), 3_037_000_500, -3_037_000_500, 1_720_000_000]),
+    "l2": (t.LONG, [*_ints(64), 3_037_000_500]),
+    "epoch": (t.LONG, [0, -1, 1_720_096_496, 1_710_054_000, 253_402_300_799, -62_135_596_800, 1_730_611_800_123]),
+    "f": (t.FLOAT, [0.0, -0.0, 1.5, 2.5, -1.5, 0.1, 1e10, 3.4e38, 1e-10, math.nan, math.inf, 16777216.0, 0.285, 1.005]),
+    "d": (t.DOUBLE, _DOUBLES),
+    "d2": (t.DOUBLE, _DOUBLES),
+    "p": (t.DOUBLE, [0.5, 1.0, 2.0, 10.0, 0.001, 123.456, 0.0, -1.0, 1e10, math.nan, math.inf]),
+    "text": (t.STRING, _TEXTS),
+    "part": (t.STRING, ["", "a", "b", "é", "x", "bc", "語"]),
+    "number": (t.STRING, _NUMBERS),
+    "time": (t.STRING, _TIMES),
+    "patterned": (t.STRING, _PATTERNED),
+    "flag": (t.BOOLEAN, [True, False]),
+    "flag2": (t.BOOLEAN, [True, False]),
+    "day": (t.DATE, _DATES),
+    "day2": (t.DATE, _DATES),
+    "ts": (t.TIMESTAMP, [moment.replace(tzinfo=UTC) for moment in _INSTANTS]),
+    "ts2": (t.TIMESTAMP, [moment.replace(tzinfo=UTC) for moment in _INSTANTS]),
+    "ntz": (t.TIMESTAMP_NTZ, [*_INSTANTS, datetime(2024, 3, 10, 2, 30), datetime(2024, 11, 3, 1, 30)]),
+    "span": (t.DAY_TIME_INTERVAL, [timedelta(0), timedelta(days=1), timedelta(hours=-25), timedelta(microseconds=1),
+                                   timedelta(days=-3), timedelta(days=30, hours=5)]),
+    "m": (t.Decimal(10, 2), [D("0.00"), D("1.25"), D("-1.25"), D("99999999.99"), D("-99999999.99"), D("0.05"), D("2.50")]),
+    "m2": (t.Decimal(12, 4), [D("0.0000"), D("0.3333"), D("-7.0001"), D("99999999.9999"), D("0.5000"), D("1.2500")]),
+    "x": (t.Decimal(38, 18), [D("0E-18"), D("1.5"), D("-0.000000000000000001"), D("99999999999999999999.5"),
+                              D("123456789.123456789123456789"), D("-2.5")]),
+    "whole": (t.Decimal(20, 0), [D("0"), D("3"), D("-3"), D("99999999999999999999"), D("9223372036854775808")]),
+    "xs": (t.Array(t.INTEGER), [[], [1], [3, None, 1], [None], [5, 5, -1, 2147483647]]),
+    "words": (t.Array(t.STRING), [[], ["a"], ["b", None, "a"], [""], ["é", "x", "x"]]),
+    "raw": (t.BINARY, [b"", b"abc", b"\x00\xff", "é".encode()]),
+    "pair": (t.Struct((Field("a", t.INTEGER), Field("b", t.STRING))), [{"a": 1, "b": "x"}, {"a": None, "b": "y"}]),
+    "dict": (t.Map(t.STRING, t.INTEGER), [[], [("a", 1)], [("b", 2), ("a", None)]]),
+}  # fmt: skip
+_PLAN_SCHEMA = tuple(Field(name, kind) for name, (kind, _) in _POOLS.items())
+
+
+def _rows() -> pa.Table:
+    """Each column walks through its whole pool, shuffled, with some nulls: every value occurs, in chance company."""
+    chance = random.Random(20_240_229)
+    columns = []
+    for field, (_, pool) in zip(arrow_schema(_PLAN_SCHEMA), _POOLS.values(), strict=True):
+        values: list[Any] = [None if n % 13 == 12 else pool[n % len(pool)] for n in range(ROWS)]
+        chance.shuffle(values)
+        columns.append(pa.array(values, type=field.type))
+    ids = pa.array(range(ROWS), type=pa.int32())
+    return pa.Table.from_arrays([*columns, ids], schema=arrow_schema((*_PLAN_SCHEMA, Field("id", t.INTEGER))))
+
+
+TABLE = _rows()
+FRAME = from_arrow(TABLE, (*_PLAN_SCHEMA, Field("id", t.INTEGER)))
+
+
+def c(name: str) -> Column:
+    return Column(name, _POOLS[name][0])
+
+
+def v(value: Any, kind: DataType | None = None) -> Literal:
+    guessed = {bool: t.BOOLEAN, int: t.INTEGER, str: t.STRING, float: t.DOUBLE}
+    return Literal(value, kind if kind is not None else guessed[type(value)])
+
+
+def call(name: str, *args: Expression, type: DataType = UNTYPED, ansi: bool = True) -> Call:
+    return Call(name, args, type, ansi)
+
+
+def cast(child: Expression, type: DataType, ansi: bool = True) -> Cast:
+    return Cast(child, type, ansi)
+
+
+def long(child: Expression) -> Cast:
+    return cast(child, t.LONG)
+
+
+CASES: list[tuple[str, Expression]] = []
+
+
+def case(sql: str, expression: Expression) -> None:
+    CASES.append((sql, expression))
+
+
+# -- arithmetic ---------------------------------------------------------------------------------------------------------
+for _a, _b in (("b", "b2"), ("s", "s2"), ("i", "i2"), ("l", "l2"), ("d", "d2"), ("m", "m2"), ("x", "x"), ("m", "x"), ("whole", "m")):
+    for _sql, _name in (("+", "add"), ("-", "subtract"), ("*", "multiply"), ("%", "remainder")):
+        case(f"{_a} {_sql} {_b}", call(_name, c(_a), c(_b)))
+    case(f"pmod({_a}, {_b})", call("pmod", c(_a), c(_b)))
+for _a in ("b", "s", "i", "l"):
+    _kind = _POOLS[_a][0]
+    case(f"{_a} + cast(1 as {t.simple_string(_kind)})", call("add", c(_a), v(1, _kind)))
+    case(f"cast(-2 as {t.simple_string(_kind)}) + {_a}", call("add", v(-2, _kind), c(_a)))
+    case(f"{_a} - cast(3 as {t.simple_string(_kind)})", call("subtract", c(_a), v(3, _kind)))
+    case(f"cast(3 as {t.simple_string(_kind)}) - {_a}", call("subtract", v(3, _kind), c(_a)))
+    for _k in (0, 1, -1, 3, -3):
+        case(f"{_a} * cast({_k} as {t.simple_string(_kind)})", call("multiply", c(_a), v(_k, _kind)))
+    case(f"{_a} % cast(7 as {t.simple_string(_kind)})", call("remainder", c(_a), v(7, _kind)))
+    case(f"{_a} % cast(-7 as {t.simple_string(_kind)})", call("remainder", c(_a), v(-7, _kind)))
+    case(f"pmod({_a}, cast(7 as {t.simple_string(_kind)}))", call("pmod", c(_a), v(7, _kind)))
+for _a, _b in (("d", "d2"), ("m", "m2"), ("x", "m"), ("whole", "m"), ("x", "x")):
+    case(f"{_a} / {_b}", call("divide", c(_a), c(_b)))
+    case(f"try_divide({_a}, {_b})", call("try_divide", c(_a), c(_b), ansi=False))
+for _a, _b in (("l", "l2"), ("l", "k"), ("m", "m2")):
+    case(f"{_a} div {_b}", call("div", c(_a), c(_b) if _b != "k" else long(c(_b))))
+for _a in ("b", "s", "i", "l", "d", "f", "m", "x"):
+    case(f"-{_a}", call("negative", c(_a)))
+    case(f"abs({_a})", call("abs", c(_a)))
+    case(f"+{_a}", call("positive", c(_a)))
+for _name in ("add", "subtract", "multiply"):
+    case(f"try_{_name}(i, i2)", call(f"try_{_name}", c("i"), c("i2"), ansi=False))
+    case(f"try_{_name}(l, l2)", call(_name, c("l"), c("l2"), ansi=False))
+case("try_mod(i, i2)", call("try_mod", c("i"), c("i2"), ansi=False))
+case("f % cast(2.5 as float)", call("remainder", c("f"), v(2.5, t.FLOAT)))
+for _sql, _name in (("&", "bitwiseand"), ("|", "bitwiseor"), ("^", "bitwisexor")):
+    for _a, _b in (("b", "b2"), ("i", "i2"), ("l", "l2")):
+        case(f"{_a} {_sql} {_b}", call(_name, c(_a), c(_b)))
+case("~l", call("bitwisenot", c("l")))
+for _a in ("i", "l"):
+    case(f"shiftleft({_a}, k)", call("shiftleft", c(_a), c("k")))
+    case(f"shiftright({_a}, k)", call("shiftright", c(_a), c("k")))
+
+# -- comparison and logic -----------------------------------------------------------------------------------------------
+for _a, _b in (("i", "i2"), ("d", "d2"), ("text", "part"), ("day", "day2"), ("ts", "ts2"), ("flag", "flag2"), ("m", "m")):
+    for _sql, _name in (("=", "equalto"), ("<=>", "equalnullsafe"), ("<", "lessthan"), ("<=", "lessthanorequal"),
+                        (">", "greaterthan"), (">=", "greaterthanorequal")):  # fmt: skip
+        case(f"{_a} {_sql} {_b}", call(_name, c(_a), c(_b), type=t.BOOLEAN))
+case("raw = cast('abc' as binary)", call("=", c("raw"), v(b"abc", t.BINARY)))
+case("xs = array(1)", call("=", c("xs"), call("array", v(1), type=t.Array(t.INTEGER))))
+case("flag and flag2", call("and", c("flag"), c("flag2")))
+case("flag or flag2", call("or", c("flag"), c("flag2")))
+case("not flag", call("not", c("flag")))
+case("i2 <> 0 and i div i2 > 0", call("and", call("not", call("=", c("i2"), v(0), type=t.BOOLEAN), type=t.BOOLEAN),
+     call(">", call("div", c("i"), c("i2"), type=t.LONG), v(0, t.LONG), type=t.BOOLEAN)))  # fmt: skip
+case("i2 = 0 or i % i2 > 0", call("or", call("=", c("i2"), v(0), type=t.BOOLEAN),
+     call(">", call("remainder", c("i"), c("i2"), type=t.INTEGER), v(0), type=t.BOOLEAN)))  # fmt: skip
+case("k in (1, 2, 3)", call("in", c("k"), v(1), v(2), v(3)))
+case("k in (1, 2, null)", call("in", c("k"), v(1), v(2), v(None, t.INTEGER)))
+case("k in (1, 2, 3, 4, 5, -1, null)", call("in", c("k"), *(v(n, t.INTEGER) for n in (1, 2, 3, 4, 5, -1, None))))
+case("text in ('a', 'abc', 'ß', '', 'ab', 'zz')", call("in", c("text"), *(v(w) for w in ("a", "abc", "ß", "", "ab", "zz"))))
+case("d in (cast('NaN' as double), 1.0D, 0.0D)", call("in", c("d"), v(math.nan), v(1.0), v(0.0)))
+case("i is null", call("isnull", c("i")))
+case("text is not null", call("isnotnull", c("text")))
+case("isnan(d)", call("isnan", c("d")))
+
+# -- conditional --------------------------------------------------------------------------------------------------------
+_nonzero = call("not", call("=", c("i2"), v(0), type=t.BOOLEAN), type=t.BOOLEAN)
+_mod = call("remainder", c("i"), c("i2"), type=t.INTEGER)
+case("case when i2 <> 0 then i % i2 end", Case(((_nonzero, _mod),), None, t.INTEGER))
+case("case when i2 <> 0 then i % i2 when flag then k else b end",
+     Case(((_nonzero, _mod), (c("flag"), c("k"))), cast(c("b"), t.INTEGER), t.INTEGER))  # fmt: skip
+case("case when k > 0 then i % i2 else 0 end", Case(((call(">", c("k"), v(0), type=t.BOOLEAN), _mod),), v(0), t.INTEGER))
+case("if(flag, text, part)", call("if", c("flag"), c("text"), c("part")))
+case("coalesce(i, k, 7)", call("coalesce", c("i"), c("k"), v(7)))
+case("coalesce(k, i % i2)", call("coalesce", c("k"), _mod))
+case("nvl(text, 'none')", call("nvl", c("text"), v("none")))
+case("nvl2(text, k, i)", call("nvl2", c("text"), c("k"), c("i")))
+case("nullif(k, 2)", call("nullif", c("k"), v(2)))
+case("nanvl(d, d2)", call("nanvl", c("d"), c("d2")))
+case("greatest(d, d2, 1.0D)", call("greatest", c("d"), c("d2"), v(1.0)))
+case("least(d, d2, 1.0D)", call("least", c("d"), c("d2"), v(1.0)))
+for _a, _b in (("i", "k"), ("text", "part"), ("day", "day2"), ("ts", "ts2"), ("flag", "flag2"), ("m", "m")):
+    case(f"greatest({_a}, {_b})", call("greatest", c(_a), c(_b)))
+    case(f"least({_a}, {_b})", call("least", c(_a), c(_b)))
+case("k + (i % i2)", call("add", c("k"), _mod))  # null + error is null: the right side is never evaluated
+case("(i % i2) / cast(k as double)", call("/", cast(_mod, t.DOUBLE), cast(c("k"), t.DOUBLE)))
+
+# -- strings ------------------------------------------------------------------------------------------------------------
+for _name in ("upper", "lower", "trim", "ltrim", "rtrim", "length", "octet_length", "bit_length", "reverse", "initcap", "ascii", "hex"):
+    case(f"{_name}(text)", call(_name, c("text")))
+case("char_length(text)", call("char_length", c("text")))
+case("trim(both 'ad' from text)", call("trim", c("text"), v("ad")))
+case("trim(leading 'a' from text)", call("ltrim", c("text"), v("a")))
+case("trim(trailing 'cx' from text)", call("rtrim", c("text"), v("cx")))
+for _start in (-30, -3, -1, 0, 1, 2, 30):
+    for _count in (-1, 0, 2, 100):
+        case(f"substring(text, {_start}, {_count})", call("substring", c("text"), v(_start), v(_count)))
+case("substring(text, k, 3)", call("substring", c("text"), c("k"), v(3)))
+case("substring(text, k)", call("substring", c("text"), c("k"), v(2147483647)))
+case("left(text, k)", call("left", c("text"), c("k")))
+case("right(text, k)", call("right", c("text"), c("k")))
+case("concat(text, part, 'z')", call("concat", c("text"), c("part"), v("z")))
+case("concat_ws('-', text, part, 'z')", call("concat_ws", v("-"), c("text"), c("part"), v("z")))
+for _name in ("contains", "startswith", "endswith"):
+    case(f"{_name}(text, part)", call(_name, c("text"), c("part")))
+    case(f"{_name}(text, 'a')", call(_name, c("text"), v("a")))
+for _pattern in ("a%", "%b", "%b%", "abc", "a_c", "%", "_", "100\\\\%", "%\\\\_%", "h_llo%", "%\\n%", "", "a%c", "日%"):
+    case(f"text like '{_pattern}'", call("like", c("text"), v(_pattern.replace("\\\\", "\\").replace("\\n", "\n"))))
+case("text like '100!%' escape '!'", call("like", c("text"), v("100!%"), v("!")))
+for _pattern in (r"\\d+", "^a", "c$", "[a-z]+\\\\d", r"\\w+\\s\\w+", r"\\bD", "x.y", "(a|b){2}", "[^a-z]", r"\\.", "l.n"):
+    case(f"text rlike '{_pattern}'", call("rlike", c("text"), v(_pattern.replace("\\\\", "\\"))))
+case(r"regexp_extract(text, '([a-z]+)(\\d+)', 2)", call("regexp_extract", c("text"), v(r"([a-z]+)(\d+)"), v(2)))
+case(r"regexp_extract(text, '(x)?b', 1)", call("regexp_extract", c("text"), v("(x)?b"), v(1)))
+case(r"regexp_replace(text, '[aeiou]', '<$0>')", call("regexp_replace", c("text"), v("[aeiou]"), v("<$0>")))
+case(r"regexp_replace(text, '(\\w)(\\w)', '$2$1')", call("regexp_replace", c("text"), v(r"(\w)(\w)"), v("$2$1"), v(1)))
+case("replace(text, 'a', 'XX')", call("replace", c("text"), v("a"), v("XX")))
+case("replace(text, '', 'XX')", call("replace", c("text"), v(""), v("XX")))
+case("translate(text, 'abcé', 'xy')", call("translate", c("text"), v("abcé"), v("xy")))
+case("split(text, ',')", call("split", c("text"), v(","), v(-1)))
+case(r"split(text, '\\s+')", call("split", c("text"), v(r"\s+"), v(-1)))
+for _width in (-1, 0, 3, 8):
+    for _pad in ("", "é", "xy"):
+        case(f"lpad(text, {_width}, '{_pad}')", call("lpad", c("text"), v(_width), v(_pad)))
+        case(f"rpad(text, {_width}, '{_pad}')", call("rpad", c("text"), v(_width), v(_pad)))
+case("repeat(text, k)", call("repeat", c("text"), c("k")))
+case("space(k)", call("space", c("k")))
+for _part in ("", "b", "l", "語"):
+    case(f"instr(text, '{_part}')", call("instr", c("text"), v(_part)))
+    for _from in (-1, 0, 1, 3, 50):
+        case(f"locate('{_part}', text, {_from})", call("locate", v(_part), c("text"), v(_from)))
+case("hex(raw)", call("hex", c("raw")))
+case("base64(raw)", call("base64", c("raw")))
+case("length(raw)", call("length", c("raw")))
+
+# -- dates and times ----------------------------------------------------------------------------------------------------
+for _name in ("year", "month", "day", "dayofmonth", "dayofweek", "weekday", "dayofyear", "quarter", "weekofyear"):
+    case(f"{_name}(day)", call(_name, c("day")))
+for _name in ("hour", "minute", "second"):
+    case(f"{_name}(ts)", call(_name, c("ts")))
+    case(f"{_name}(ntz)", call(_name, c("ntz")))
+for _unit in ("year", "QUARTER", "month", "week", "day", "hour", "minute", "second", "millisecond", "microsecond", "bad"):
+    case(f"date_trunc('{_unit}', ts)", call("date_trunc", v(_unit), c("ts")))
+for _unit in ("year", "quarter", "MM", "week", "day", "bad"):
+    case(f"trunc(day, '{_unit}')", call("trunc", c("day"), v(_unit)))
+case("date_add(day, k)", call("date_add", c("day"), c("k")))
+case("date_sub(day, k)", call("date_sub", c("day"), c("k")))
+case("datediff(day, day2)", call("datediff", c("day"), c("day2")))
+case("add_months(day2, k)", call("add_months", c("day2"), c("k")))
+case("last_day(day)", call("last_day", c("day")))
+case("make_date(2023 + k, k + 1, 29)", call("make_date", call("add", v(2023), c("k"), type=t.INTEGER), call("add", c("k"), v(1), type=t.INTEGER), v(29)))
+case("ts + span", call("timestampaddinterval", c("ts"), c("span")))
+case("ntz + span", call("timestampaddinterval", c("ntz"), c("span")))
+case("ts + interval 1 day", call("timeadd", c("ts"), v(86_400_000_000, t.DAY_TIME_INTERVAL)))
+case("ts - interval 90 minutes", call("timeadd", c("ts"), call("unaryminus", v(timedelta(minutes=90), t.DAY_TIME_INTERVAL), type=t.DAY_TIME_INTERVAL)))
+case("ts - ts2", call("subtracttimestamps", c("ts"), c("ts2")))
+case("day - day2", call("subtractdates", c("day"), c("day2")))
+for _name in ("unix_seconds", "unix_millis", "unix_micros", "unix_timestamp"):
+    case(f"{_name}(ts)", call(_name, c("ts")))
+case("unix_date(day)", call("unix_date", c("day")))
+case("timestamp_seconds(k)", call("timestamp_seconds", c("k")))
+case("timestamp_seconds(p)", call("timestamp_seconds", c("p")))
+case("timestamp_millis(epoch)", call("timestamp_millis", c("epoch")))
+case("timestamp_micros(epoch)", call("timestamp_micros", c("epoch")))
+case("from_unixtime(epoch)", call("from_unixtime", c("epoch"), v("yyyy-MM-dd HH:mm:ss")))
+for _format in ("yyyy-MM-dd", "yyyy-MM-dd HH:mm:ss.SSS", "dd/MM/yy h:mm a", "EEE, d MMM yyyy", "EEEE MMMM", "DDD H m s", "yyyy-MM-dd\\'T\\'HH:mm:ss", "HHmm"):
+    case(f"date_format(ts, '{_format}')", call("date_format", c("ts"), v(_format.replace("\\'", "'"))))
+for _format in ("yyyy-MM-dd HH:mm:ss", "yyyy/MM/dd", "dd.MM.yyyy HH:mm"):
+    case(f"to_timestamp(patterned, '{_format}')", call("gettimestamp", c("patterned"), v(_format)))
+    case(f"unix_timestamp(patterned, '{_format}')", call("unix_timestamp", c("patterned"), v(_format)))
+    case(f"try_to_timestamp(patterned, '{_format}')", call("gettimestamp", c("patterned"), v(_format), ansi=False))
+case("from_utc_timestamp(ts, 'Asia/Tokyo')", call("from_utc_timestamp", c("ts"), v("Asia/Tokyo")))
+case("to_utc_timestamp(ts, 'America/New_York')", call("to_utc_timestamp", c("ts"), v("America/New_York")))
+
+# -- mathematics --------------------------------------------------------------------------------------------------------
+for _name in ("sqrt", "exp", "ln", "log10", "log2", "log1p", "signum", "cbrt", "degrees", "radians", "sin", "cos", "atan", "asin", "acos", "expm1"):
+    case(f"{_name}(p)", call(_name, c("p")))
+case("log(p)", call("log", c("p")))
+case("log(2.0D, p)", call("log", v(2.0), c("p")))
+case("pow(p, d)", call("pow", c("p"), c("d")))
+case("floor(d)", call("floor", c("d")))
+case("ceil(d)", call("ceil", c("d")))
+case("floor(l)", call("floor", c("l")))
+for _a in ("m", "x"):
+    case(f"floor({_a})", call("floor", c(_a)))
+    case(f"ceil({_a})", call("ceil", c(_a)))
+for _digits in (-2, -1, 0, 1, 2, 5):
+    for _a in ("d", "f", "i", "l", "b", "m", "x"):
+        case(f"round({_a}, {_digits})", call("round", c(_a), v(_digits)))
+    case(f"bround(d, {_digits})", call("bround", c("d"), v(_digits)))
+    case(f"bround(m, {_digits})", call("bround", c("m"), v(_digits)))
+
+# -- collections --------------------------------------------------------------------------------------------------------
+case("array(i, k)", call("array", c("i"), c("k")))
+for _a in ("xs", "words", "dict"):
+    case(f"size({_a})", call("size", c(_a)))
+case("xs[k]", call("getarrayitem", c("xs"), c("k")))
+case("element_at(xs, k)", call("element_at", c("xs"), c("k")))
+case("try_element_at(xs, 2)", call("try_element_at", c("xs"), v(2), ansi=False))
+case("array_contains(xs, 1)", call("array_contains", c("xs"), v(1)))
+case("array_contains(xs, k)", call("array_contains", c("xs"), c("k")))
+case("array_join(words, '-')", call("array_join", c("words"), v("-")))
+case("array_join(words, '-', '?')", call("array_join", c("words"), v("-"), v("?")))
+case("sort_array(xs)", call("sort_array", c("xs"), v(True)))
+case("sort_array(xs, false)", call("sort_array", c("xs"), v(False)))
+case("array_distinct(words)", call("array_distinct", c("words")))
+case("array_max(xs)", call("array_max", c("xs")))
+case("array_min(xs)", call("array_min", c("xs")))
+case("reverse(words)", call("reverse", c("words")))
+case("concat(xs, array(9))", call("concat", c("xs"), call("array", v(9), type=t.Array(t.INTEGER))))
+case("dict['a']", call("getmapvalue", c("dict"), v("a")))
+case("element_at(dict, 'b')", call("element_at", c("dict"), v("b")))
+case("map_keys(dict)", call("map_keys", c("dict")))
+case("map_values(dict)", call("map_values", c("dict")))
+case("pair.b", FieldOf(c("pair"), "b", t.STRING))
+case("named_struct('n', k, 't', text)", MakeStruct((("n", c("k")), ("t", c("text"))), t.Struct((Field("n", t.INTEGER), Field("t", t.STRING)))))
+
+# -- casts --------------------------------------------------------------------------------------------------------------
+_CASTS: dict[str, tuple[DataType, ...]] = {
+    "b": (t.INTEGER, t.DOUBLE, t.STRING, t.BOOLEAN, t.Decimal(4, 1)),
+    "i": (t.BYTE, t.SHORT, t.LONG, t.FLOAT, t.DOUBLE, t.STRING, t.BOOLEAN, t.Decimal(10, 2), t.Decimal(12, 2), t.TIMESTAMP),
+    "l": (t.BYTE, t.INTEGER, t.FLOAT, t.DOUBLE, t.STRING, t.Decimal(20, 0), t.Decimal(38, 18), t.Decimal(5, 0)),
+    "epoch": (t.TIMESTAMP,),
+    "f": (t.INTEGER, t.LONG, t.DOUBLE, t.STRING, t.Decimal(12, 3), t.BOOLEAN),
+    "d": (t.BYTE, t.INTEGER, t.LONG, t.FLOAT, t.STRING, t.Decimal(12, 3), t.Decimal(38, 4), t.BOOLEAN),
+    "p": (t.TIMESTAMP,),
+    "number": (t.BYTE, t.INTEGER, t.LONG, t.FLOAT, t.DOUBLE, t.BOOLEAN, t.Decimal(10, 2), t.Decimal(38, 18)),
+    "time": (t.DATE, t.TIMESTAMP, t.TIMESTAMP_NTZ),
+    "text": (t.BINARY,),
+    "flag": (t.STRING, t.INTEGER, t.DOUBLE, t.Decimal(3, 1)),
+    "day": (t.STRING, t.TIMESTAMP, t.TIMESTAMP_NTZ),
+    "ts": (t.STRING, t.DATE, t.LONG, t.INTEGER, t.DOUBLE, t.TIMESTAMP_NTZ),
+    "ntz": (t.STRING, t.DATE, t.TIMESTAMP),
+    "m": (t.STRING, t.INTEGER, t.BYTE, t.DOUBLE, t.BOOLEAN, t.Decimal(10, 1), t.Decimal(6, 2), t.Decimal(38, 18)),
+    "x": (t.STRING, t.LONG, t.DOUBLE, t.FLOAT, t.Decimal(10, 2), t.Decimal(38, 10), t.Decimal(38, 20)),
+    "whole": (t.LONG, t.Decimal(38, 18), t.STRING),
+    "xs": (t.Array(t.LONG),),
+}  # fmt: skip
+for _name, _targets in _CASTS.items():
+    for _to in _targets:
+        case(f"cast({_name} as {t.simple_string(_to)})", cast(c(_name), _to))
+        case(f"try_cast({_name} as {t.simple_string(_to)})", cast(c(_name), _to, ansi=False))
+
+
+@pytest.fixture(scope="module", params=ZONES)
+def zone(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[str]:
+    before = {key: spark.conf.get(key) for key in ("spark.sql.session.timeZone", "spark.sql.ansi.enabled")}
+    spark.conf.set("spark.sql.session.timeZone", request.param)
+    spark.conf.set("spark.sql.ansi.enabled", "true")
+    yield request.param
+    for key, value in before.items():
+        spark.conf.set(key, value)
+
+
+@pytest.fixture(scope="module")
+def rows(spark: SparkSession, zone: str) -> DataFrame:
+    return spark.createDataFrame(TABLE)
+
+
+@pytest.mark.parametrize(("sql", "expression"), CASES, ids=[sql for sql, _ in CASES])
+def test_equals_spark(rows: DataFrame, zone: str, sql: str, expression: Expression) -> None:
+    wanted = rows.selectExpr(f"{sql} as v")
+    kind = _plan_type(wanted.schema["v"].dataType)
+    typed = _in_zone(replace(expression, type=kind) if expression.type == UNTYPED else expression, zone)
+    assert (typed.type, supported(typed)) == (kind, None)
+
+    compiled = compile_expression(typed)
+    ours = FRAME.select(
+        "id", v=compiled.value, **{f"error{n}": guard.condition for n, guard in enumerate(compiled.guards)}
+    )
+    assert ours.schema["v"] == polars_schema((Field("v", kind),))["v"]
+    failed = {
+        row: next(guard.error for n, guard in enumerate(compiled.guards) if hits[f"error{n}"])
+        for row, hits in zip(ours["id"], ours.iter_rows(named=True), strict=True)
+        if any(hits[f"error{n}"] for n in range(len(compiled.guards)))
+    }
+
+    fine = rows.where(f"id not in ({', '.join(map(str, failed))})") if failed else rows
+    try:
+        theirs = from_arrow(
+            fine.selectExpr("id", f"{sql} as v").toArrow(), (Field("id", t.INTEGER), Field("v", kind))
+        )
+    except Exception as error:
+        pytest.fail(f"Spark raises where we do not: {_condition(error)} {str(error)[:300]}\n{sorted(failed)}")
+    left = ours.filter(~pl.col("id").is_in(list(failed))).select("id", "v").sort("id").rows()
+    right = theirs.sort("id").rows()
+    different = [
+        f"{_inputs(expression, row)} → ours {a!r}, Spark's {b!r}"
+        for (row, a), (_, b) in zip(left, right, strict=True)
+        if not _same(a, b)
+    ]
+    assert not different, "\n".join(different[:12])
+    for row, error in _one_per_class(failed):
+        with pytest.raises(Exception) as raised:  # noqa: PT011, B017
+            rows.where(f"id = {row}").selectExpr(f"{sql} as v").toArrow()
+        assert _condition(raised.value).split(".")[0] == error, _inputs(expression, row)
+
+
+def _one_per_class(failed: dict[int, str]) -> list[tuple[int, str]]:
+    first = {error: row for row, error in reversed(failed.items())}
+    return [(row, error) for error, row in first.items()]
+
+
+def _condition(error: Any) -> str:
+    found = error.getCondition() if hasattr(error, "getCondition") else None
+    return found or "".join(ch for ch in str(error).partition("]")[0] if ch in string.ascii_uppercase + "_.")
+
+
+def _inputs(expression: Expression, row: int) -> dict[str, Any]:
+    from tidegate.plan.expressions import columns_of
+
+    return FRAME.filter(pl.col("id") == row).select(sorted(columns_of(expression))).row(0, named=True)
+
+
+def _same(a: Any, b: Any) -> bool:
+    if isinstance(a, float) and isinstance(b, float):
+        return (math.isnan(a) and math.isnan(b)) or a == b or math.isclose(a, b, rel_tol=1e-14)
+    return a == b
+
+
+def _plan_type(of: Any) -> DataType:
+    from pyspark.sql import types as spark_types
+
+    match of:
+        case spark_types.DecimalType():
+            return t.Decimal(of.precision, of.scale)
+        case spark_types.ArrayType():
+            return t.Array(_plan_type(of.elementType))
+        case spark_types.StructType():
+            return t.Struct(tuple(Field(field.name, _plan_type(field.dataType)) for field in of.fields))
+        case spark_types.DayTimeIntervalType():
+            return t.DAY_TIME_INTERVAL
+        case _:
+            return t.Atomic(of.simpleString())
+
+
+def _in_zone(of: Expression, zone: str) -> Expression:
+    match of:
+        case Call():
+            return replace(of, zone=zone, args=tuple(_in_zone(arg, zone) for arg in of.args))
+        case Cast():
+            return replace(of, zone=zone, child=_in_zone(of.child, zone))
+        case _:
+            return of
+
+
+def test_rows_survive_the_way_to_arrow_and_back() -> None:
+    schema = (*_PLAN_SCHEMA, Field("id", t.INTEGER))
+    assert from_arrow(to_arrow(FRAME, schema), schema).equals(FRAME)
+    assert to_arrow(FRAME, schema).schema == TABLE.schema
+    assert conform(FRAME, schema) is FRAME

@@ -1,0 +1,189 @@
+"""Small queries with known answers, over scripted rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from random import Random
+
+import polars as pl
+
+from tidegate.model import types as t
+from tidegate.model.ids import OperatorId
+from tidegate.model.types import Field, Schema
+from tidegate.plan.expressions import Call, Column, Literal
+from tidegate.plan.relational import (
+    Aggregate,
+    AggregateCall,
+    AssignWatermark,
+    EventTimeKey,
+    Filter,
+    OutputMode,
+    Plan,
+    Scan,
+    Sink,
+    Union,
+)
+from tidegate.testing.scripted import ScriptedConnectors, ScriptedSink, ScriptedSource, ScriptedSplit
+
+WINDOW_S = 10
+DELAY_S = 5
+
+Rows = list[tuple[object, ...]]
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    plan: Sink
+    connectors: ScriptedConnectors
+    expected: Rows
+
+    @property
+    def sink(self) -> ScriptedSink:
+        return self.connectors.sinks[OperatorId("sink-0")]
+
+
+def schema(suffix: str) -> Schema:
+    return (
+        Field(f"ts{suffix}", t.TIMESTAMP),
+        Field(f"w{suffix}", t.TIMESTAMP),
+        Field(f"k{suffix}", t.LONG),
+        Field(f"v{suffix}", t.LONG),
+    )
+
+
+def scan(number: int, suffix: str) -> Scan:
+    columns = schema(suffix)
+    return Scan(
+        id=OperatorId(f"source-{number}"),
+        format="scripted",
+        options={},
+        schema=columns,
+        columns=tuple(column.name for column in columns),
+    )
+
+
+def rows(random: Random, count: int, suffix: str, *, keys: int = 5, start_s: int = 0) -> pl.DataFrame:
+    """Times rise by about a second per row and jitter by less than the watermark's delay. ``w``: end of the row's window."""
+    seconds = [start_s + i + random.randrange(DELAY_S) for i in range(count)]
+    stamp = lambda s: datetime.fromtimestamp(s, UTC)  # noqa: E731
+    data = {
+        f"ts{suffix}": [stamp(s) for s in seconds],
+        f"w{suffix}": [stamp((s // WINDOW_S + 1) * WINDOW_S) for s in seconds],
+        f"k{suffix}": [random.randrange(keys) for _ in seconds],
+        f"v{suffix}": [random.randrange(100) for _ in seconds],
+    }
+    kind = pl.Datetime("us", "UTC")
+    types = dict(zip(data, (kind, kind, pl.Int64(), pl.Int64()), strict=True))
+    return pl.DataFrame(data, schema=types)
+
+
+def source(random: Random, suffix: str, *, splits: int, rows_max: int, keys: int = 5) -> ScriptedSource:
+    made = [
+        ScriptedSplit(rows(random, random.randrange(rows_max + 1), suffix, keys=keys, start_s=random.randrange(100)))
+        for _ in range(splits)
+    ]
+    return ScriptedSource(made, batch_rows=random.randint(1, 20), hiccup=random.choice([0, 2, 3]))
+
+
+def all_rows(of: ScriptedSource) -> pl.DataFrame:
+    return pl.concat([split.rows for split in of.splits])
+
+
+def sink(plan: Plan, *, mode: OutputMode = OutputMode.APPEND) -> Sink:
+    columns = tuple((column.name, column.name.rstrip("0123456789").rstrip("#")) for column in plan.schema)
+    return Sink(
+        id=OperatorId("sink-0"),
+        format="scripted",
+        options={},
+        columns=columns,
+        schema=tuple(Field(public, c.type) for (_, public), c in zip(columns, plan.schema, strict=True)),
+        mode=mode,
+        inputs=(plan,),
+    )
+
+
+def watermark(plan: Plan, column: str, number: int = 0) -> AssignWatermark:
+    return AssignWatermark(
+        id=OperatorId(f"watermark-{number}"),
+        column=column,
+        delay_us=DELAY_S * 1_000_000,
+        schema=plan.schema,
+        inputs=(plan,),
+    )
+
+
+def count_and_sum(plan: Plan, keys: tuple[str, ...], value: str, *, number: int, window: str | None) -> Aggregate:
+    """``groupBy(keys).agg(count(*), sum(value))``, closed by ``window``; without one, updated at every change."""
+    known = {column.name: column for column in plan.schema}
+    calls = (
+        AggregateCall(f"n{number}#9", "count", (), t.LONG),
+        AggregateCall(f"s{number}#9", "sum", (value,), t.LONG, (t.LONG,)),
+    )
+    return Aggregate(
+        id=OperatorId(f"aggregate-{number}"),
+        keys=keys,
+        calls=calls,
+        event_time=EventTimeKey(window, None) if window else None,
+        mode=OutputMode.APPEND if window else OutputMode.UPDATE,
+        schema=(*(known[key] for key in keys), *(Field(call.name, call.type) for call in calls)),
+        input_schema=plan.schema,
+        inputs=(plan,),
+    )
+
+
+def as_rows(frame: pl.DataFrame) -> Rows:
+    return sorted(frame.rows(), key=repr)
+
+
+def grouped(frame: pl.DataFrame, keys: list[str], value: str) -> pl.DataFrame:
+    return frame.group_by(keys).agg(pl.len().cast(pl.Int64).alias("n"), pl.col(value).sum().alias("s"))
+
+
+def passing(random: Random) -> Pipeline:
+    """Rows pass, half of them: no state but positions and committables."""
+    read = source(random, "#1", splits=random.randrange(5), rows_max=60)
+    kept = Filter(
+        condition=Call("greaterthan", (Column("v#1", t.LONG), Literal(50, t.LONG)), t.BOOLEAN),
+        schema=schema("#1"),
+        inputs=(scan(0, "#1"),),
+    )
+    expected = all_rows(read).filter(pl.col("v#1") > 50) if read.splits else rows(random, 0, "#1")
+    return _pipeline(sink(kept), [read], as_rows(expected))
+
+
+def windowed(random: Random) -> Pipeline:
+    """Count and sum per window and key."""
+    read = source(random, "#1", splits=random.randint(1, 6), rows_max=60)
+    counted = count_and_sum(watermark(scan(0, "#1"), "ts#1"), ("w#1", "k#1"), "v#1", number=0, window="w#1")
+    return _pipeline(sink(counted), [read], as_rows(grouped(all_rows(read), ["w#1", "k#1"], "v#1")))
+
+
+def union_of_two(random: Random) -> Pipeline:
+    """Two sources, one watermark above their union, windows over both."""
+    reads = [source(random, suffix, splits=random.randint(1, 4), rows_max=40) for suffix in ("#1", "#2")]
+    both = Union(schema=schema("#3"), inputs=(scan(0, "#1"), scan(1, "#2")))
+    counted = count_and_sum(watermark(both, "ts#3"), ("w#3", "k#3"), "v#3", number=0, window="w#3")
+    frames = [all_rows(read).rename(lambda name: name.split("#")[0]) for read in reads]
+    return _pipeline(sink(counted), reads, as_rows(grouped(pl.concat(frames), ["w", "k"], "v")))
+
+
+def twice_aggregated(random: Random) -> Pipeline:
+    """Per window and key, then per window: two exchanges in a row."""
+    read = source(random, "#1", splits=random.randint(1, 4), rows_max=60)
+    first = count_and_sum(watermark(scan(0, "#1"), "ts#1"), ("w#1", "k#1"), "v#1", number=0, window="w#1")
+    second = count_and_sum(first, ("w#1",), "s0#9", number=1, window="w#1")
+    per_key = grouped(all_rows(read), ["w#1", "k#1"], "v#1")
+    return _pipeline(sink(second), [read], as_rows(grouped(per_key, ["w#1"], "s")))
+
+
+PIPELINES: tuple[Callable[[Random], Pipeline], ...] = (passing, windowed, union_of_two, twice_aggregated)
+
+
+def _pipeline(plan: Sink, sources: list[ScriptedSource], expected: Rows) -> Pipeline:
+    connectors = ScriptedConnectors(
+        {OperatorId(f"source-{number}"): one for number, one in enumerate(sources)},
+        {OperatorId("sink-0"): ScriptedSink()},
+    )
+    return Pipeline(plan, connectors, expected)
