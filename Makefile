@@ -38,10 +38,10 @@ test: check  ## check, then every test: the quick ones first
 TESTS = $(wildcard tests/unit tests/property tests/simulation tests/integration tests/differential tests/e2e)
 
 bench: setup  ## Tidegate beside Spark Structured Streaming, in one run, as ratios
-	@$(PY) benchmarks/bench.py
+	@$(PY) -m benchmarks.bench
 
 simulate: setup  ## the protocol under faults: SEEDS=500 runs, or one with SEED=n
-	@$(PY) -m tidegate.testing.simulate $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
+	@$(PY) -m tidegate.testing.simulation $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
 
 model: setup  ## exhaustive model check of the coordinator's rules
 	@$(PY) -m tidegate.testing.model $(if $(STATES),--states-max $(STATES))

@@ -83,16 +83,10 @@ def kill_workers(query: tidegate.StreamingQuery) -> int:
         if not wait_until(query, lambda due_s=due_s: time.monotonic() >= due_s and running(query), SECONDS + 30.0):
             return number - 1
         slot, pid = chance.choice(sorted(query.snapshot().pids.items()))
-        completed, killed_s = query.snapshot().history.completed, time.monotonic()
+        attempt, killed_s = query.snapshot().attempt, time.monotonic()
         say(f"kill -9 {pid}: the Python worker of slot {slot}")
         os.kill(pid, signal.SIGKILL)
-        recovered = wait_until(
-            query,
-            lambda number=number, completed=completed: (
-                len(query.recoveries) >= number and running(query) and query.snapshot().history.completed > completed
-            ),
-            RECOVERY_LIMIT_S,
-        )
+        recovered = wait_until(query, lambda attempt=attempt: checkpoint_after(query, attempt), RECOVERY_LIMIT_S)
         if recovered:
             say(
                 f"recovered, next checkpoint complete {time.monotonic() - killed_s:.1f} s after the kill; {query.recoveries[-1]}"
@@ -106,6 +100,12 @@ def running(query: tidegate.StreamingQuery) -> bool:
     """All slots run and a checkpoint of this query is complete."""
     now = query.snapshot()
     return now.phase == "running" and now.history.completed > 0 and bool(now.pids)
+
+
+def checkpoint_after(query: tidegate.StreamingQuery, attempt: int) -> bool:
+    """A later attempt has completed a checkpoint: the query has recovered and makes progress."""
+    last = query.snapshot().history.last_completed()
+    return last is not None and last.attempt > attempt
 
 
 def wait_until(query: tidegate.StreamingQuery, holds, limit_s: float) -> bool:

@@ -6,6 +6,7 @@ last row per key does. Where several answers are right, ``admits`` judges the re
 
 from __future__ import annotations
 
+import functools
 import itertools
 import tempfile
 from collections.abc import Callable, Sequence
@@ -13,7 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
 from tests.differential.compare import EXACT, Rules, difference
 
 import tidegate
@@ -32,9 +36,8 @@ class Sources:
     streaming: bool
 
     def table(self, name: str) -> DataFrame:
-        path = str(self.root / name)
-        schema = self.spark.read.parquet(path).schema
-        return self.spark.readStream.schema(schema).parquet(path) if self.streaming else self.spark.read.parquet(path)
+        reader = self.spark.readStream if self.streaming else self.spark.read
+        return reader.schema(_schema(self.root / name)).parquet(str(self.root / name))
 
     def json(self, name: str, schema: str) -> DataFrame:
         reader = self.spark.readStream if self.streaming else self.spark.read
@@ -42,7 +45,7 @@ class Sources:
 
     def static(self, name: str) -> DataFrame:
         """Always a batch: the other side of a stream–static join."""
-        return self.spark.read.parquet(str(self.root / name))
+        return self.spark.read.schema(_schema(self.root / name)).parquet(str(self.root / name))
 
     @property
     def events(self) -> DataFrame:
@@ -56,6 +59,12 @@ class Sources:
         """A temp view for SQL text; the same name in both runs, each sees its own."""
         of.createOrReplaceTempView(name)
         return name
+
+
+@functools.cache
+def _schema(folder: Path) -> StructType:
+    """Read once, without a Spark job: sixty queries ask for it twice each."""
+    return from_arrow_schema(pq.read_schema(next(folder.glob("*.parquet"))))
 
 
 def check(

@@ -7,8 +7,8 @@ from random import Random
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-
 from tests.property.pipelines import PIPELINES, Pipeline
+
 from tidegate.model.config import QueryConfig
 from tidegate.plan.graph import JobGraph
 from tidegate.plan.stages import build_graph
@@ -46,7 +46,9 @@ def run(pipeline: Pipeline, random: Random, harness: SlotHarness, checkpoints: i
 
 @quick
 @given(seed=st.integers(0, 1 << 32), parallelism=st.integers(1, 3), kind=st.sampled_from(PIPELINES))
-def test_the_output_is_that_of_a_direct_evaluation_and_everything_drains(seed: int, parallelism: int, kind: type) -> None:
+def test_the_output_is_that_of_a_direct_evaluation_and_everything_drains(
+    seed: int, parallelism: int, kind: type
+) -> None:
     """T14 T16 T19 T24: no order of deliveries, no shortage of credit, no checkpoint on the way changes the result or stops it."""
     random = Random(seed)
     pipeline = kind(random)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+
 from tidegate.model.types import simple_string
 from tidegate.plan.expressions import Call, Case, Cast, Column, Expression, FieldOf, Literal, MakeStruct
 
@@ -48,6 +50,8 @@ def _text(of: Expression) -> str:
             return user_name(name)
         case Literal(str(value)):
             return "'" + value.replace("'", "\\'") + "'"
+        case Literal(datetime.timedelta() as value):
+            return f"INTERVAL '{value}'"
         case Literal(value):
             return "NULL" if value is None else str(value)
         case Call(sql=sql) if sql:

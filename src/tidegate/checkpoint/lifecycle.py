@@ -60,8 +60,8 @@ def step(plan: CheckpointPlan, state: State, event: Event) -> Step:
 
         case Listing(session, attempt), ev.LocationListed(_, of, facts) if of == attempt:
             match choose(plan, attempt, facts, accept_duplicates=session.accept_duplicates):
-                case Refusal(failure):
-                    return ending.over(ef.Failed(failure), session)
+                case Refusal() as refusal:
+                    return LookingFirst(session, attempt, refusal), (ef.LookForClaim(attempt, None),)
                 case Choice() as choice:
                     chosen = WritingRestored(session, attempt, choice)
                     return chosen, (_write_restored(chosen),)
@@ -81,10 +81,12 @@ def step(plan: CheckpointPlan, state: State, event: Event) -> Step:
                 return _restored_stands(plan, state)
             return _retry_later(plan, state, now_ms, "what the attempt restores")
 
-        case LookingFirst(session, attempt, choice), ev.LookAnswered(_, of, None, newer) if of == attempt:
+        case LookingFirst(session, attempt, decision), ev.LookAnswered(_, of, None, newer) if of == attempt:
             if newer:
                 return ending.over(ef.Fenced(Attempt(attempt + 1)), session)
-            return _act(plan, session, attempt, choice)
+            if isinstance(decision, Refusal):
+                return ending.over(ef.Failed(decision.failure), session)
+            return _act(plan, session, attempt, decision)
         case LookingFirst(), ev.LookFailed(now_ms, of, None) if of == state.attempt:
             return _retry_later(plan, state, now_ms, "the look for a newer claim")
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from tidegate.checkpoint.effects import Outcome
-from tidegate.checkpoint.recovery import Choice
+from tidegate.checkpoint.recovery import Choice, Refusal
 from tidegate.checkpoint.restart import NO_RESTARTS, Restarts
 from tidegate.checkpoint.running import Running
 from tidegate.model.ids import Attempt, CheckpointId
@@ -67,11 +67,12 @@ class WritingRestored:
 
 @dataclass(frozen=True, slots=True)
 class LookingFirst:
-    """``restored`` stands. Is there a newer claim?"""
+    """``restored`` stands, or nothing can be restored. Is there a newer claim? A zombie must not cry damage: what it
+    misses may have been deleted by its successor."""
 
     session: Session
     attempt: Attempt
-    choice: Choice
+    decision: Choice | Refusal
     retry: Retry = Retry()
 
 

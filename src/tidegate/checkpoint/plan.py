@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tidegate.model.config import QueryConfig
 from tidegate.model.ids import OperatorId, PipelineId, SlotIndex, StageId, SubtaskId
@@ -27,6 +27,9 @@ class Rules:
     """6: an older checkpoint is restored only past ones that cannot have been committed."""
     no_ping_pong: bool = True
     """7: an automatic restart claims exactly the number after its own."""
+    requests_are_ordinary: bool = True
+    """8: a checkpoint that a person asked for belongs to the sequence: recovery goes on from it like from any other.
+    (What rule 8 says about exported savepoints gets its test with them.)"""
     retention_by_reference: bool = True
     """9: nothing is deleted that a restorable manifest or an in-flight checkpoint names."""
 
@@ -39,9 +42,15 @@ RULE_SWITCHES: dict[int, str] = {
     5: "late_is_harmless",
     6: "fall_back_with_proof",
     7: "no_ping_pong",
+    8: "requests_are_ordinary",
     9: "retention_by_reference",
 }
-"""Rule 8 is about savepoints: its switch arrives with them."""
+"""The rules by their numbers."""
+
+
+def without(rule: int) -> Rules:
+    """All rules but one."""
+    return replace(Rules(), **{RULE_SWITCHES[rule]: False})
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from tidegate.checkpoint.events import Facts, Failure
 from tidegate.checkpoint.layout import ManifestRef
 from tidegate.checkpoint.manifest import Manifest, Restored, decode
 from tidegate.checkpoint.plan import CheckpointPlan
+from tidegate.model.elements import CheckpointKind
 from tidegate.model.errors import CorruptSnapshot, InvalidQuery
 from tidegate.model.ids import Attempt, CheckpointId, OperatorId
 from tidegate.model.snapshot import Committable
@@ -122,6 +123,8 @@ def choose(plan: CheckpointPlan, attempt: Attempt, facts: Facts, *, accept_dupli
     problems: list[str] = []
     for ref in lineage:
         manifest = facts.readable.get(ref)
+        if manifest is not None and manifest.kind is CheckpointKind.MANUAL and not plan.rules.requests_are_ordinary:
+            continue
         problem = _problem(facts, ref, manifest, stored)
         if manifest is None or problem is not None:
             passed.append(ref)

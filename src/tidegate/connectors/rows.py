@@ -27,7 +27,7 @@ class RowShape:
             for source, plan, kind in zip(self.columns, self._plan_names, self._types, strict=True)
         ]
         if not expressions:  # count(*): rows without columns still count.
-            return frame.select()
+            return pl.DataFrame(height=frame.height)
         try:
             return frame.select(expressions)
         except pl.exceptions.PolarsError as error:

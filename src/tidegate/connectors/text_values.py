@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TypeAlias
+
 import polars as pl
 
 from tidegate.model import types as t
@@ -65,32 +69,66 @@ def from_text(value: pl.Expr, kind: t.DataType, zone: str) -> pl.Expr:
             rounded = wide.round(scale, mode="half_away_from_zero")
             return rounded.cast(pl.Decimal(precision, scale), strict=False)
         case t.Atomic("date"):
-            day = value.str.extract(r"^\s*(\d{4,}-\d{1,2}-\d{1,2})(?:[T ].*)?\s*$")
-            whole = value.str.extract(r"^\s*(\d{4}(?:-\d{1,2})?)\s*$")
-            return pl.coalesce(_date(day), _date(whole + "-01"), _date(whole + "-01-01"))
+            return value.map_batches(_dates, return_dtype=pl.Date)
         case t.Atomic("timestamp"):
-            text = _normal(value)
-            with_zone = text.str.to_datetime("%Y-%m-%dT%H:%M:%S%.f%:z", time_unit="us", strict=False)
-            return pl.coalesce(with_zone, _local(text).dt.replace_time_zone(
-                zone, ambiguous="earliest", non_existent="null"
-            ).dt.convert_time_zone("UTC"))  # fmt: skip
+            return value.map_batches(partial(_instants, zone=zone), return_dtype=pl.Datetime("us", "UTC"))
         case t.Atomic("timestamp_ntz"):
-            return _local(_normal(value))
+            return value.map_batches(_wall_times, return_dtype=pl.Datetime("us"))
         case _:
             return value.cast(polars_type(kind), strict=False)
 
 
-def _normal(value: pl.Expr) -> pl.Expr:
-    """One spelling: ``T`` between date and time, ``Z`` as an offset."""
-    text = value.str.strip_chars().str.replace(" ", "T", literal=True)
-    return text.str.replace(r"(?:Z|UTC)$", "+00:00").str.replace(r"(T.*[+-]\d\d)$", "${1}:00")
+Parse: TypeAlias = Callable[[pl.Series], pl.Series]
+"""Text → values, null where the text does not have the parser's form."""
 
 
-def _local(text: pl.Expr) -> pl.Expr:
-    seconds = text.str.to_datetime("%Y-%m-%dT%H:%M:%S%.f", time_unit="us", strict=False)
-    minutes = text.str.to_datetime("%Y-%m-%dT%H:%M", time_unit="us", strict=False)
-    return pl.coalesce(seconds, minutes, _date(text).cast(pl.Datetime("us")))
+def _instants(text: pl.Series, zone: str) -> pl.Series:
+    """Polars parses times without zone twenty times faster than with one: so the common ``Z`` is taken off first."""
+    text = text.str.strip_chars()
+    wall = _wall_times(text.str.strip_suffix("Z"))
+    result = wall.dt.replace_time_zone("UTC")
+    if zone != "UTC":
+        local = wall.dt.replace_time_zone(zone, ambiguous="earliest", non_existent="null").dt.convert_time_zone("UTC")
+        result = result.zip_with(text.str.ends_with("Z").fill_null(True), local)
+    return _first_that_fits(text, result, (_with_offset,))
 
 
-def _date(text: pl.Expr) -> pl.Expr:
-    return text.str.to_date("%Y-%m-%d", strict=False)
+def _with_offset(text: pl.Series) -> pl.Series:
+    normal = text.str.replace(" ", "T", literal=True).str.replace(r"\s*(?:Z|UTC|GMT)$", "+00:00")
+    # Java's +02 and +02:00 are the same offset; a date alone has none.
+    normal = normal.str.replace(r"(T.*[+-]\d\d)$", "${1}:00")
+    return normal.str.to_datetime("%Y-%m-%dT%H:%M:%S%.f%:z", time_unit="us", strict=False)
+
+
+def _wall_times(text: pl.Series) -> pl.Series:
+    nothing = pl.repeat(None, len(text), dtype=pl.Datetime("us"), eager=True)
+    forms = ("%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M")
+    times: list[Parse] = [partial(_formatted_time, form=form) for form in forms]
+    return _first_that_fits(text, nothing, (*times, lambda rest: _dates(rest).cast(pl.Datetime("us"))))
+
+
+def _formatted_time(text: pl.Series, form: str) -> pl.Series:
+    return text.str.to_datetime(form, time_unit="us", strict=False)
+
+
+def _dates(text: pl.Series) -> pl.Series:
+    """A day; a month or a year mean their first day; a time of day after it is left out."""
+    text = text.str.strip_chars()
+    forms: tuple[Parse, ...] = (
+        lambda rest: rest.str.to_date("%Y-%m-%d", strict=False),
+        lambda rest: rest.str.extract(r"^(\d+-\d+-\d+)[T ]").str.to_date("%Y-%m-%d", strict=False),
+        lambda rest: (rest + "-01").str.to_date("%Y-%m-%d", strict=False),
+        lambda rest: (rest + "-01-01").str.to_date("%Y-%m-%d", strict=False),
+    )
+    return _first_that_fits(text, pl.repeat(None, len(text), dtype=pl.Date, eager=True), forms)
+
+
+def _first_that_fits(text: pl.Series, result: pl.Series, parsers: Iterable[Parse]) -> pl.Series:
+    """Tries one parser after the other, each only on what the ones before did not understand."""
+    for parse in parsers:
+        missing = result.is_null() & text.is_not_null()
+        if missing.all():
+            result = parse(text)
+        elif missing.any():
+            result = result.scatter(missing.arg_true(), parse(text.filter(missing)))
+    return result

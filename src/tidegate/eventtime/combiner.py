@@ -22,8 +22,9 @@ class ChannelTime:
 class WatermarkCombiner:
     """The combined watermark is the minimum over the channels that still bring rows. It never goes back.
 
-    Idle channels do not count; neither do ended ones, until all have ended: then the latest of them stands. The last watermark of
-    a drain (``WATERMARK_MAX_US``) takes effect only once every channel has brought it, silent ones included.
+    Idle and ended channels do not count. When no other is left, the latest of them stands: the same as if the slower ones had
+    fallen silent first. The last watermark of a drain (``WATERMARK_MAX_US``) takes effect only once every channel has brought
+    it, silent ones included.
     """
 
     def __init__(
@@ -74,12 +75,7 @@ class WatermarkCombiner:
     def _advance(self) -> int | None:
         times = self._channels.values()
         live = [time.at_us for time in times if not (time.idle or time.ended or time.silent)]
-        if live:
-            candidate = min(live)
-        elif all(time.ended for time in times):
-            candidate = max(time.at_us for time in times)
-        else:
-            return None
+        candidate = min(live) if live else max(time.at_us for time in times)
         if candidate >= WATERMARK_MAX_US and any(time.at_us < WATERMARK_MAX_US for time in times):
             return None
         if candidate <= self.combined_us:

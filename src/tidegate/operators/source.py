@@ -169,7 +169,7 @@ class SourceOperator(Stateless):
             self._idle = False
             self._active_ms = now_ms
             self._poll_at_ms, self._poll_delay_ms = now_ms, 1.0
-            return (*before, batch, *self._end_if_over(now_ms))
+            return (*before, batch)
         end = self._end_if_over(now_ms)
         if end:
             return (*before, *end)
@@ -181,7 +181,7 @@ class SourceOperator(Stateless):
         return before
 
     def _read(self, rows_max: int, now_ms: float) -> Batch | None:
-        """Rows of the first open split that has some. A split that ends with them stays open until they are out."""
+        """Rows of the first open split that has some. A split that ends with them is closed at the next poll, when they are out."""
         for _ in range(len(self._open)):
             current = self._open[0]
             if current.reader is None:
@@ -226,9 +226,6 @@ class SourceOperator(Stateless):
         return not self._config.bounded and now_ms - active_ms >= self._config.idle_timeout_ms
 
     def _end_if_over(self, now_ms: float) -> tuple[FromSource, ...]:
-        while self._open and (reader := self._open[0].reader) is not None and reader.finished:
-            # Its rows are in the batch being returned; the snapshot cannot come between the two.
-            self._close_split(self._open[0])
         if not self._no_more or self._open:
             return ()
         self.exhausted = True

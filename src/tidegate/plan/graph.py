@@ -21,6 +21,11 @@ class Partitioning(Enum):
     """Every row to every subtask."""
 
 
+def stage_state_id(stage: StageId) -> OperatorId:
+    """Under which the state of a stage itself, as opposed to its operators', is stored: the event time of its inputs."""
+    return OperatorId(f"stage-{stage}")
+
+
 @dataclass(frozen=True, slots=True)
 class Edge:
     number: int
@@ -69,6 +74,7 @@ class JobGraph:
         return tuple(node for stage in self.stages for node in stage.nodes if isinstance(node, Sink))
 
     def stateful_ids(self) -> tuple[OperatorId, ...]:
-        """Operators that must have an entry in every manifest, sorted."""
+        """Operators that must have an entry in every manifest, sorted; a stage with inputs has one for its event time."""
         kinds = (Scan, AssignWatermark, Aggregate, Sink)
-        return tuple(sorted(node.id for stage in self.stages for node in stage.nodes if isinstance(node, kinds)))
+        operators = [node.id for stage in self.stages for node in stage.nodes if isinstance(node, kinds)]
+        return tuple(sorted([*operators, *{stage_state_id(edge.target) for edge in self.edges}]))

@@ -117,7 +117,7 @@ class OutputChannel:
         """Waiting rows that new ones may join. They may step before a watermark (it only arrives later), never before a barrier."""
         waiting = self._waiting
         last = waiting[-1] if waiting else None
-        if len(waiting) > 1 and not isinstance(last, _WaitingRows):
+        if isinstance(last, Watermark) and len(waiting) > 1:
             last = waiting[-2]
         if isinstance(last, _WaitingRows) and last.rows < self._target_rows and last.size_bytes < BATCH_BYTES_TARGET:
             return last

@@ -46,13 +46,13 @@ from tidegate.model.errors import Bug, SlotLost, TidegateError
 from tidegate.model.ids import Attempt, CheckpointId, OperatorId
 from tidegate.operators.ports import SinkCommitter, SplitEnumerator
 from tidegate.plan.graph import JobGraph
-from tidegate.transport.bell import Bell
 from tidegate.spark.clock import monotonic_ms
 from tidegate.spark.discovery import Discovery
 from tidegate.spark.gang import Gang, GangEvent, JobEnded, SlotSilent
 from tidegate.spark.lanes import Lane
 from tidegate.spark.status import JobStatus
 from tidegate.spark.task import SlotWork
+from tidegate.transport.bell import Bell
 
 log = logging.getLogger("tidegate.driver")
 

@@ -53,6 +53,7 @@ def local_session(app: str = "tidegate", cores: int | str = "*", **conf: str) ->
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": "1g",
         "spark.sql.shuffle.partitions": "2",
+        "spark.python.daemon.module": "tidegate.spark.daemon",
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j} -XX:+UseSerialGC",
         **{name.replace("__", "."): value for name, value in conf.items()},
     }

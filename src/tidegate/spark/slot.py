@@ -37,13 +37,13 @@ from tidegate.model.messages import (
 from tidegate.model.snapshot import ChunkHandle
 from tidegate.runtime.effects import GrantCredit, Leave, Persist, Send, SlotEffect, Tell
 from tidegate.runtime.slot import SlotRuntime
-from tidegate.transport.bell import Bell
 from tidegate.spark.functions import load
 from tidegate.spark.task import Greeting, SlotWork
 from tidegate.spark.uploads import Uploaded, Uploader, UploadFailed
 from tidegate.spark.versions import running_versions
 from tidegate.state.codec import decode_chunk
 from tidegate.storage.open import open_store
+from tidegate.transport.bell import Bell
 from tidegate.transport.control import SlotControl
 from tidegate.transport.data import CreditReceived, DataPlane, Received
 from tidegate.transport.endpoints import CurveKeys, SlotEndpoints

@@ -58,6 +58,9 @@ def decode_chunk(data: bytes, name: str) -> pl.DataFrame:
         table.validate()
     except (pa.ArrowException, OSError) as error:
         raise _corrupt(name, f"its body is not Arrow data: {error}") from error
+    if b"ARROW:extension" in table.schema.serialize().to_pybytes():
+        # We write none, and what an extension type does on arrival is not ours to say.
+        raise _corrupt(name, "it holds extension types")
     frame = pl.from_arrow(table)
     assert isinstance(frame, pl.DataFrame)
     return frame

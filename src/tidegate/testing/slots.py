@@ -21,6 +21,7 @@ from tidegate.model.messages import (
     CheckpointCompleted,
     DriverMessage,
     SlotMessage,
+    SlotReady,
     SourceExhausted,
     SplitsWanted,
     SubtaskAcked,
@@ -36,6 +37,8 @@ from tidegate.runtime.persisting import persist_states
 from tidegate.runtime.slot import SlotRuntime
 from tidegate.state.codec import decode_chunk
 from tidegate.testing.scripted import ScriptedConnectors
+
+SILENCE_MS = 1_500.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +99,7 @@ class SlotHarness:
         self.store: dict[str, bytes] = store if store is not None else {}
         self.told: list[DriverMessage] = []
         self.completed: list[Snapshot] = [restore] if restore is not None else []
+        self.ready: set[SlotIndex] = set()
         self.exhausted: set[tuple[OperatorId, SlotIndex]] = set()
         self.declined: list[SubtaskDeclined] = []
         self.left: list[Leave] = []
@@ -157,6 +161,10 @@ class SlotHarness:
         return self._collecting is not None
 
     @property
+    def all_ready(self) -> bool:
+        return len(self.ready) == self.graph.parallelism
+
+    @property
     def all_exhausted(self) -> bool:
         return len(self.exhausted) == len(self._splits) * self.graph.parallelism
 
@@ -175,26 +183,34 @@ class SlotHarness:
                 self._pass_time()
 
     def settle(self, steps_max: int = 200_000, *, until: Callable[[], bool] | None = None) -> None:
-        """Runs, letting time pass when nothing else happens, until ``until`` or until a second of silence.
+        """Runs, letting time pass when nothing else happens, until ``until``; without it, until nothing has moved for a while.
 
-        Raises when that takes more than ``steps_max`` steps: something goes round in circles.
+        Raises when that takes more than ``steps_max`` steps, or when nothing moves and ``until`` has not come.
         """
-        silent_ms = 0.0
+        moved, silent_ms = self._moved(), 0.0
         for _ in range(steps_max):
             if until is not None and until():
                 return
             if self.step():
-                silent_ms = 0.0
                 continue
-            if silent_ms >= 1_500.0:
+            if (now := self._moved()) != moved:
+                moved, silent_ms = now, 0.0
+            if silent_ms >= SILENCE_MS:
                 if until is not None:
-                    raise Bug(f"nothing happens any more, and what was waited for has not come: {self.describe()}")
+                    raise Bug(f"nothing moves any more, and what was waited for has not come: {self.describe()}")
                 return
             silent_ms += self._pass_time()
         raise Bug(f"still busy after {steps_max} steps: {self.describe()}")
 
+    def _moved(self) -> tuple[int, ...]:
+        """Changes whenever rows, barriers or answers move, and not while readers are merely asked again."""
+        metrics = [one for runtime in self.slots.values() for one in runtime.progress().metrics]
+        rows = sum(one.rows_in + one.rows_out for one in metrics)
+        return rows, len(self.sent), len(self.completed), len(self.exhausted), len(self.declined)
+
     def checkpoint(self, kind: CheckpointKind = CheckpointKind.MANUAL) -> Snapshot:
         """Takes one and waits for it."""
+        self.settle(until=lambda: self.all_ready)
         wanted = self.trigger(kind)
         self.settle(until=lambda: bool(self.completed) and self.completed[-1].checkpoint == wanted)
         return self.completed[-1]
@@ -276,6 +292,8 @@ class SlotHarness:
 
     def _on_message(self, message: DriverMessage) -> None:
         match message:
+            case SlotReady(slot=slot):
+                self.ready.add(slot)
             case SplitsWanted():
                 self._assign(message)
             case SourceExhausted(operator=operator, slot=slot):

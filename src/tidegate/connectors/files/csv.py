@@ -29,7 +29,7 @@ def csv_parser(config: FileSourceConfig, stored: tuple[t.Field, ...], wanted: tu
 
     def parse(lines: Lines) -> pl.DataFrame:
         texts = splitter.split(lines)
-        rows = texts.select(values) if values else texts.select(pl.all().head(texts.height))
+        rows = texts.select(values) if values else texts
         if config.fail_fast:
             _refuse_misfits(texts, rows, lines.where)
         return rows
@@ -81,16 +81,18 @@ class _CsvLines:
         return bool((np.add.reduceat((buffer == ord(quote)).astype(np.int64), starts) % 2).any())
 
     def _split_fast(self, block: bytes, where: str) -> pl.DataFrame:
+        # Polars counts the columns of the first line: give it one that has them all.
+        model = self._config.separator.join("x" * len(self._names)).encode() + b"\n"
         try:
             return pl.read_csv(
-                block,
+                model + block,
                 has_header=False,
                 separator=self._config.separator,
                 quote_char=self._config.quote or None,
                 schema=dict.fromkeys(self._names, pl.String),
                 truncate_ragged_lines=True,
                 encoding="utf8-lossy",
-            )
+            ).slice(1)
         except pl.exceptions.PolarsError as error:
             raise corrupt(f"the CSV lines after {where}", error) from error
 

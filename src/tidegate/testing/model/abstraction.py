@@ -69,5 +69,4 @@ def _flight(flight: Flight) -> Flight:
 
 
 def _taken(taken: Taken) -> Taken:
-    # Acknowledgements are in the manifest once it is built; before that the single subtask has sent none.
-    return replace(taken, requests=(), acks=())
+    return replace(taken, requests=())

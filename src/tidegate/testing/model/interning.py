@@ -6,14 +6,15 @@ from collections.abc import Hashable
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T", bound=Hashable)
+T_co = TypeVar("T_co", bound=Hashable, covariant=True)
 
 
-class Box(Generic[T]):
+class Box(Generic[T_co]):
     """The only box of an equal value within one Interner. Hashes by birth number: the same in every process."""
 
     __slots__ = ("number", "value")
 
-    def __init__(self, number: int, value: T) -> None:
+    def __init__(self, number: int, value: T_co) -> None:
         self.number = number
         self.value = value
 

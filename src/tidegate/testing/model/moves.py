@@ -7,7 +7,6 @@ process can observe (a deploy, notices to slots, retries, back-off) happen toget
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import NamedTuple
 
 from tidegate.checkpoint import effects as ef
@@ -17,7 +16,7 @@ from tidegate.checkpoint.effects import Effect
 from tidegate.checkpoint.events import Event, Failure
 from tidegate.checkpoint.lifecycle import step
 from tidegate.checkpoint.manifest import Manifest, Restored, encode
-from tidegate.checkpoint.phases import Active, Claiming, CommittingRestored, New, Over, State
+from tidegate.checkpoint.phases import Active, Claiming, CommittingRestored, New, Over
 from tidegate.checkpoint.plan import CheckpointPlan
 from tidegate.checkpoint.recovery import facts_from
 from tidegate.checkpoint.running import Idle
@@ -26,7 +25,7 @@ from tidegate.model.messages import CheckpointCommitted, CheckpointCompleted, Tr
 from tidegate.testing.model import world as w
 from tidegate.testing.model.abstraction import timeless
 from tidegate.testing.model.interning import Box, Interner
-from tidegate.testing.model.world import Bounds, Document, Driver, Sink, Slot, Store, World
+from tidegate.testing.model.world import Bounds, Document, Driver, Sink, Store, World
 
 NOW_MS = 0
 LATER_MS = w.TIMEOUT_MS
@@ -49,18 +48,28 @@ class Landing(NamedTuple):
 
     store: Box[Store]
     sink: Box[Sink]
-    answer: Event
+    answer: Box[Event]
+
+
+class Reaction(NamedTuple):
+    """A driver after an event. ``adrift``: effects nobody waits for, because it ended."""
+
+    driver: Box[Driver] | None
+    adrift: frozenset[Box[Effect]]
+    ended: ef.Outcome | None
 
 
 class Moves:
-    """The successor function of one bounded world. Results of ``step`` are remembered: the same driver state meets
-    the same event in very many worlds."""
+    """The successor function of one bounded world. Landings and reactions are remembered: the same driver meets the
+    same event, and the same effect the same store, in very many worlds."""
 
     def __init__(self, bounds: Bounds, plan: CheckpointPlan) -> None:
         self.bounds = bounds
         self.plan = plan
         self.box = Interner()
-        self._steps: dict[object, tuple[Box[State], tuple[Effect, ...]]] = {}
+        self._reactions: dict[tuple[Driver, Box[Event]], Reaction] = {}
+        self._landings: dict[tuple[Box[Effect], Box[Store] | Box[Sink], bool], Landing] = {}
+        self._labels: dict[Box[Effect], str] = {}
         self._facts: dict[tuple[Box[Store], Attempt], ev.Facts] = {}
         self._documents: dict[Box[Store], dict[str, Document]] = {}
         self._bytes: dict[Manifest | Restored, bytes] = {}
@@ -75,10 +84,10 @@ class Moves:
             if boxed is not None:
                 yield from self._of_driver(world, number, boxed.value)
         for effect in sorted(world.late.value, key=_by_number):
-            landing = self._land(world, effect.value)
+            landing = self._land(world, effect)
             after = world._replace(late=self.box(world.late.value - {effect}), store=landing.store, sink=landing.sink)
             commit = effect.value if isinstance(effect.value, ef.CommitSinks) else None
-            yield Move(f"late: {describe(effect.value)}", self._tidy(after), commit)
+            yield Move(f"late: {self._label(effect)}", self._tidy(after), commit)
         yield from self._damages(world)
 
     # --- people, crashes, damage ----------------------------------------------------------------------------------
@@ -105,9 +114,9 @@ class Moves:
             if isinstance(effect.value, ef.SendToSlots):
                 yield from self._barrier(world, number, rest, effect.value)
                 continue
-            landing = self._land(world, effect.value)
-            landed = world._replace(store=landing.store, sink=landing.sink)
-            label = f"p{number}: {describe(effect.value)}"
+            landing = self._land(world, effect)
+            landed = World(world.drivers, world.late, landing.store, landing.sink, budget)
+            label = f"p{number}: {self._label(effect)}"
             commit = effect.value if isinstance(effect.value, ef.CommitSinks) else None
             yield self._feed(landed, number, rest, landing.answer, label, commit)
             if isinstance(effect.value, _WRITES) and budget.lost_answers > 0:
@@ -150,8 +159,7 @@ class Moves:
 
     def _adrift(self, world: World, driver: Driver) -> World:
         """Nobody waits for the driver's effects any more; those that change the world may still land."""
-        lasting = {effect for effect in driver.asked if isinstance(effect.value, _LASTING)}
-        return world._replace(late=self.box(world.late.value | lasting))
+        return world._replace(late=self.box(world.late.value | _lasting(driver)))
 
     def _damages(self, world: World) -> Iterator[Move]:
         if world.budget.damages == 0:
@@ -168,6 +176,12 @@ class Moves:
                     yield Move(f"{key} vanishes", less._replace(store=self.box(rest)))
                 case _:
                     continue
+
+    def _label(self, effect: Box[Effect]) -> str:
+        known = self._labels.get(effect)
+        if known is None:
+            known = self._labels[effect] = describe(effect.value)
+        return known
 
     # --- one driver -----------------------------------------------------------------------------------------------
 
@@ -196,66 +210,57 @@ class Moves:
         world: World,
         number: int,
         driver: Driver,
-        event: Event,
+        event: Event | Box[Event],
         label: str,
         commit: ef.CommitSinks | None = None,
     ) -> Move:
-        """Give the event to the coordinator and sort what it asks for: local things happen now, the rest is on its way."""
-        state, effects = self._step(driver.state, event, world.store)
-        asked, slot = set(driver.asked), driver.slot
-        ended: ef.Outcome | None = None
-        queue = list(effects)
-        while queue:
-            effect = queue.pop(0)
-            follow: Event | None = None
-            match effect:
-                case ef.Deploy(attempt, manifest):
-                    slot, follow = w.restored_slot(attempt, manifest), ev.SlotsReady(NOW_MS, attempt)
-                case ef.EndAttempt(attempt):
-                    slot, follow = None, ev.SlotsFree(NOW_MS, attempt)
-                case ef.SendToSlots(CheckpointCompleted() as message) if slot is not None:
-                    slot = w.completed(slot, message.checkpoint)
-                case ef.SendToSlots(CheckpointCommitted() as message) if slot is not None:
-                    slot = w.confirmed(slot, message.checkpoint)
-                case ef.SendToSlots(TriggerCheckpoint() as message):
-                    if message.checkpoint <= self.bounds.checkpoints:
-                        asked.add(self.box(effect))
-                case ef.WriteClaim(attempt):
-                    if attempt <= self.bounds.attempts:
-                        asked.add(self.box(effect))
-                case ef.Finish(outcome):
-                    ended = outcome
-                case ef.SendToSlots() | ef.MarkCommitted() | ef.AnswerRequest() | ef.ReportCheckpoint():
-                    continue
-                case _:
-                    asked.add(self.box(effect))
-            if follow is not None:
-                state, more = self._step(state, follow, world.store)
-                queue.extend(more)
-        # What is due at once needs no other process: retries of unknown outcomes and the end of a back-off.
-        again, more = self._step(state, ev.ClockTicked(NOW_MS), world.store)
-        if again is not state:
-            state = again
-            asked.update(
-                self.box(one)
-                for one in more
-                if not isinstance(one, ef.WriteClaim) or one.attempt <= self.bounds.attempts
-            )
-        over = isinstance(state.value, Over)
-        next_driver = Driver(state, frozenset(asked), slot)
-        if over:
-            world = self._adrift(world, next_driver)
-        after = _with_driver(world, number, None if over else self.box(next_driver))
-        return Move(label, self._tidy(after), commit, ended)
+        """Give the event to the driver's coordinator."""
+        boxed = event if isinstance(event, Box) else self.box(event)
+        reaction = self._reactions.get((driver, boxed))
+        if reaction is None:
+            reaction = self._reactions[driver, boxed] = self._react(driver, boxed.value)
+        if reaction.adrift:
+            world = world._replace(late=self.box(world.late.value | reaction.adrift))
+        after = _with_driver(world, number, reaction.driver)
+        return Move(label, self._tidy(after), commit, reaction.ended)
 
-    def _step(self, state: Box[State], event: Event, store: Box[Store]) -> tuple[Box[State], tuple[Effect, ...]]:
-        # Facts are a function of the store and cannot be hashed: the store stands for them.
-        key = (state, store, event.attempt) if isinstance(event, ev.LocationListed) else (state, event)
-        known = self._steps.get(key)
-        if known is None:
-            after, effects = step(self.plan, state.value, event)
-            known = self._steps[key] = self.box(timeless(after)), effects
-        return known
+    def _react(self, driver: Driver, event: Event) -> Reaction:
+        """Step, and sort what the coordinator asks for: local things happen now, the rest is on its way."""
+        state, asked, slot = driver.state.value, set(driver.asked), driver.slot
+        ended: ef.Outcome | None = None
+        # What is due at once needs no other process: retries of unknown outcomes and the end of a back-off.
+        events: list[Event] = [event, ev.ClockTicked(NOW_MS)]
+        while events:
+            after, effects = step(self.plan, state, events.pop(0))
+            state = timeless(after)
+            for effect in effects:
+                match effect:
+                    case ef.Deploy(attempt, manifest):
+                        slot = w.restored_slot(attempt, manifest)
+                        events.insert(0, ev.SlotsReady(NOW_MS, attempt))
+                    case ef.EndAttempt(attempt):
+                        slot = None
+                        events.insert(0, ev.SlotsFree(NOW_MS, attempt))
+                    case ef.SendToSlots(CheckpointCompleted() as message) if slot is not None:
+                        slot = w.completed(slot, message.checkpoint)
+                    case ef.SendToSlots(CheckpointCommitted() as message) if slot is not None:
+                        slot = w.confirmed(slot, message.checkpoint)
+                    case ef.SendToSlots(TriggerCheckpoint() as message):
+                        if message.checkpoint <= self.bounds.checkpoints:
+                            asked.add(self.box(effect))
+                    case ef.WriteClaim(attempt):
+                        if attempt <= self.bounds.attempts:
+                            asked.add(self.box(effect))
+                    case ef.Finish(outcome):
+                        ended = outcome
+                    case ef.SendToSlots() | ef.MarkCommitted() | ef.AnswerRequest() | ef.ReportCheckpoint():
+                        continue
+                    case _:
+                        asked.add(self.box(effect))
+        after_all = Driver(self.box(state), frozenset(asked), slot)
+        if isinstance(state, Over):
+            return Reaction(None, _lasting(after_all), ended)
+        return Reaction(self.box(after_all), frozenset(), ended)
 
     def _tidy(self, world: World) -> World:
         """Drop late writes that cannot change anything any more: their key exists."""
@@ -271,57 +276,77 @@ class Moves:
 
     # --- the world ------------------------------------------------------------------------------------------------
 
-    def _land(self, world: World, effect: Effect) -> Landing:
-        store, sink = world.store, world.sink
+    def _land(self, world: World, boxed: Box[Effect]) -> Landing:
+        """What the effect does to the store or to the sink, never to both."""
+        effect = boxed.value
+        automatic = isinstance(effect, ef.WriteClaim) and self._claims_automatically(world, effect)
+        if isinstance(effect, ef.CommitSinks | ef.SweepSinks):
+            known = self._landings.get((boxed, world.sink, automatic))
+            if known is None:
+                sink, answer = self._land_in_sink(effect, world.sink.value)
+                known = Landing(world.store, self.box(sink), self.box(answer))
+                self._landings[boxed, world.sink, automatic] = known
+            return Landing(world.store, known.sink, known.answer)
+        known = self._landings.get((boxed, world.store, automatic))
+        if known is None:
+            store, answer = self._land_in_store(effect, world.store, automatic=automatic)
+            # Facts cannot be hashed; they are a function of the store, so one box per landing is enough.
+            listed = isinstance(answer, ev.LocationListed)
+            event: Box[Event] = Box(-1 - len(self._landings), answer) if listed else self.box(answer)
+            known = self._landings[boxed, world.store, automatic] = Landing(store, world.sink, event)
+        return Landing(known.store, world.sink, known.answer)
+
+    def _land_in_store(self, effect: Effect, store: Box[Store], *, automatic: bool) -> tuple[Box[Store], Event]:
         documents = self.documents(store)
         match effect:
             case ef.WriteClaim(attempt, process):
-                automatic = self._claims_automatically(world, attempt, process)
                 found = documents.get(layout.claim_key(attempt))
                 if isinstance(found, w.Claimed):
-                    return Landing(store, sink, ev.ClaimRefused(NOW_MS, attempt, found.process))
+                    return store, ev.ClaimRefused(NOW_MS, attempt, found.process)
                 store = self._create(store, layout.claim_key(attempt), w.Claimed(process, automatic))
-                return Landing(store, sink, ev.ClaimWritten(NOW_MS, attempt))
+                return store, ev.ClaimWritten(NOW_MS, attempt)
             case ef.ListLocation(attempt):
-                return Landing(store, sink, ev.LocationListed(NOW_MS, attempt, self.facts(store, attempt)))
+                return store, ev.LocationListed(NOW_MS, attempt, self.facts(store, attempt))
             case ef.WriteRestored(attempt, restored):
                 found = documents.get(layout.restored_key(attempt))
                 if isinstance(found, Restored):
-                    return Landing(store, sink, ev.RestoredRefused(NOW_MS, attempt, found))
+                    return store, ev.RestoredRefused(NOW_MS, attempt, found)
                 store = self._create(store, layout.restored_key(attempt), restored)
-                return Landing(store, sink, ev.RestoredWritten(NOW_MS, attempt))
+                return store, ev.RestoredWritten(NOW_MS, attempt)
             case ef.LookForClaim(attempt, about):
                 newer = layout.claim_key(Attempt(attempt + 1)) in documents
-                return Landing(store, sink, ev.LookAnswered(NOW_MS, attempt, about, newer))
+                return store, ev.LookAnswered(NOW_MS, attempt, about, newer)
             case ef.StoreManifest(manifest):
                 key = layout.manifest_key(manifest.ref)
                 if key in documents:
-                    return Landing(store, sink, ev.ManifestRefused(NOW_MS, manifest.ref, documents[key] == manifest))
-                return Landing(self._create(store, key, manifest), sink, ev.ManifestStored(NOW_MS, manifest.ref))
+                    return store, ev.ManifestRefused(NOW_MS, manifest.ref, documents[key] == manifest)
+                return self._create(store, key, manifest), ev.ManifestStored(NOW_MS, manifest.ref)
+            case ef.Delete(attempt, keys):
+                rest: Store = frozenset(entry for entry in store.value if entry.value[0] not in keys)
+                return self.box(rest), ev.CleanupDone(NOW_MS, attempt)
+            case _:
+                raise AssertionError(f"not an effect of the world: {effect}")
+
+    def _land_in_sink(self, effect: ef.CommitSinks | ef.SweepSinks, sink: Sink) -> tuple[Sink, Event]:
+        match effect:
             case ef.CommitSinks(attempt, checkpoint, committables):
-                fates = dict(sink.value)
-                for transaction in _transactions(committables):
-                    if fates.get(transaction) == w.PREPARED:
-                        fates[transaction] = w.COMMITTED
-                after: Sink = frozenset(fates.items())
-                return Landing(store, self.box(after), ev.SinksCommitted(NOW_MS, attempt, checkpoint))
+                named = _transactions(committables)
+                after: Sink = frozenset(
+                    (one, w.COMMITTED if fate == w.PREPARED and one in named else fate) for one, fate in sink
+                )
+                return after, ev.SinksCommitted(NOW_MS, attempt, checkpoint)
             case ef.SweepSinks(attempt, older_than, keep):
                 kept = _transactions(keep)
                 swept: Sink = frozenset(
                     (one, w.ABORTED if fate == w.PREPARED and one.attempt < older_than and one not in kept else fate)
-                    for one, fate in sink.value
+                    for one, fate in sink
                 )
-                return Landing(store, self.box(swept), ev.SinksSwept(NOW_MS, attempt))
-            case ef.Delete(attempt, keys):
-                rest: Store = frozenset(entry for entry in store.value if entry.value[0] not in keys)
-                return Landing(self.box(rest), sink, ev.CleanupDone(NOW_MS, attempt))
-            case _:
-                raise AssertionError(f"not an effect of the world: {effect}")
+                return swept, ev.SinksSwept(NOW_MS, attempt)
 
-    def _claims_automatically(self, world: World, attempt: Attempt, process: str) -> bool:
-        boxed = world.drivers[int(process[1:])]
+    def _claims_automatically(self, world: World, effect: ef.WriteClaim) -> bool:
+        boxed = world.drivers[int(effect.process[1:])]
         state = boxed.value.state.value if boxed is not None else None
-        return isinstance(state, Claiming) and state.attempt == attempt and state.automatic
+        return isinstance(state, Claiming) and state.attempt == effect.attempt and state.automatic
 
     def _create(self, store: Box[Store], key: str, document: Document) -> Box[Store]:
         entry: tuple[str, Document] = (key, document)
@@ -403,16 +428,18 @@ def _key_of(effect: Effect) -> str:
             raise AssertionError(f"not a write: {effect}")
 
 
+def _lasting(driver: Driver) -> frozenset[Box[Effect]]:
+    return frozenset(effect for effect in driver.asked if isinstance(effect.value, _LASTING))
+
+
 def _transactions(committables: ef.CommittablesBySink) -> frozenset[w.Transaction]:
     return frozenset(w.transaction_of(one) for _, ones in committables for one in ones)
 
 
 def _with_driver(world: World, number: int, driver: Box[Driver] | None) -> World:
-    return world._replace(drivers=(*world.drivers[:number], driver, *world.drivers[number + 1 :]))
+    drivers = (*world.drivers[:number], driver, *world.drivers[number + 1 :])
+    return World(drivers, world.late, world.store, world.sink, world.budget)
 
 
 def _by_number(box: Box[object]) -> int:
     return box.number
-
-
-__all__ = ["Move", "Moves", "Slot", "describe", "replace"]

@@ -89,9 +89,9 @@ def running_totals(scripts: tuple[Script, ...]) -> SimulatedQuery:
 def _random_script(chance: random.Random) -> Script:
     return Script(
         splits=chance.randint(1, 4),
-        rows_per_split=chance.randint(20, 150),
+        rows_per_split=chance.randint(40, 200),
         keys=chance.choice((1, 3, 20)),
-        rows_per_second=chance.choice((15, 40, 100)),
+        rows_per_second=chance.choice((8, 15, 40)),
         seed=chance.randint(0, 1_000_000),
     )
 

@@ -13,6 +13,10 @@ JITTER_US = 3_000_000
 """Event times run ahead of the row's place by less than this: a watermark delay as large loses no row."""
 
 
+BURST_MS = 250
+"""Rows become available this often: fewer, larger batches keep a simulated minute short."""
+
+
 class Script(msgspec.Struct, frozen=True, kw_only=True):
     """What a simulated source holds; travels as JSON in ``Scan.options["script"]``."""
 
@@ -92,7 +96,8 @@ class ScriptedReader:
         if self._opened is None:
             self._opened = (now_ms, self._next)
         opened_ms, first = self._opened
-        available = first + 1 + (now_ms - opened_ms) * self._script.rows_per_second // 1000
+        passed = (now_ms - opened_ms) // BURST_MS
+        available = first + 1 + passed * self._script.rows_per_second * BURST_MS // 1000
         stop = min(available, self._next + rows_max, self._script.rows_per_split)
         if stop <= self._next:
             return None

@@ -49,11 +49,11 @@ def random_faults(seed: int) -> Faults:
         return chance.random() * high if chance.random() < 0.5 else 0.0
 
     return Faults(
-        slot_crash=maybe(0.25),
-        driver_crash=maybe(0.12),
-        driver_freeze=maybe(0.08),
-        slot_freeze=maybe(0.1),
-        second_driver=maybe(0.05),
+        slot_crash=maybe(0.4),
+        driver_crash=maybe(0.2),
+        driver_freeze=maybe(0.15),
+        slot_freeze=maybe(0.2),
+        second_driver=maybe(0.1),
         create_fails=maybe(0.15),
         create_answer_lost=maybe(0.15),
         create_lands_late=maybe(0.15),
@@ -116,6 +116,7 @@ class Simulation:
         self._drivers: list[SimulatedDriver] = []
         self._starts = 0
         self._finished_ms: int | None = None
+        self._gave_up = False
 
     def run(self) -> Verdict:
         self._start()
@@ -123,7 +124,7 @@ class Simulation:
         while self._agenda.steps < STEPS_MAX and self._agenda.run_next():
             if self._finished_ms is not None and self._agenda.now_ms > self._finished_ms + AFTERMATH_MS:
                 break
-            if self._agenda.now_ms > self._trouble_until_ms + PATIENCE_MS:
+            if self._gave_up or self._agenda.now_ms > self._trouble_until_ms + PATIENCE_MS:
                 break
         self._audit()
         return Verdict(
@@ -160,7 +161,7 @@ class Simulation:
                 self._finished_ms = self._agenda.now_ms
             case fx.Failed(failure) if not failure.retryable or failure.code == "CORRUPT_SNAPSHOT":
                 self._setting.violate(f"{driver.name} gave up: {failure.code} {failure.message}")
-                self._agenda.soon(200, 2_000, self._start_if_alone)
+                self._gave_up = True
             case fx.Failed() | fx.Fenced() | fx.Stopped():
                 self._agenda.soon(200, 2_000, self._start_if_alone)
 
@@ -220,6 +221,8 @@ class Simulation:
     # --- auditors -------------------------------------------------------------------------------------------------
 
     def _audit(self) -> None:
+        if self._gave_up:
+            return
         if self._finished_ms is None:
             self._setting.violate(
                 f"the faults stopped at {self._trouble_until_ms} ms, but at {self._agenda.now_ms} ms the query has not finished"

@@ -1,0 +1,45 @@
+"""The worlds that are searched. Each is wide where one kind of trouble lives and narrow elsewhere; together they cover
+every fault with every other one that can touch the same rule."""
+
+from __future__ import annotations
+
+from tidegate.testing.model.world import Bounds
+
+SMALL = (
+    Bounds("one driver", starts=1, attempts=1, checkpoints=3, timeouts=1),
+    Bounds("two drivers, a crash", starts=2, attempts=2, checkpoints=2, crashes=1),
+    Bounds("two drivers, lost answers", starts=2, attempts=2, checkpoints=1, crashes=1, lost_answers=1),
+    Bounds("restarts and a rival", starts=2, attempts=3, checkpoints=1, failures=1),
+    Bounds("damage", starts=1, attempts=1, checkpoints=3, damages=1, quiet=True, retained=2),
+)
+"""Seconds: part of every test run."""
+
+FULL = (
+    *SMALL,
+    Bounds("late checkpoints", starts=2, attempts=2, checkpoints=2, crashes=1, timeouts=1),
+    Bounds("lost answers, give up", starts=2, attempts=2, checkpoints=2, crashes=1, lost_answers=1),
+    Bounds(
+        "lost answers, try again", starts=2, attempts=2, checkpoints=2, crashes=1, lost_answers=2, store_tries_max=2
+    ),
+    Bounds("restarts, crash, zombie", starts=2, attempts=3, checkpoints=2, crashes=1, failures=1),
+    Bounds("damage, two drivers", starts=2, attempts=2, checkpoints=2, crashes=1, damages=1, quiet=True, retained=2),
+    Bounds("three drivers", starts=3, attempts=3, checkpoints=1),
+)
+"""Minutes: ``make model``."""
+
+_HARMFUL = {
+    1: Bounds("a zombie commits", starts=2, attempts=2, checkpoints=1),
+    2: Bounds("a dead branch", starts=2, attempts=2, checkpoints=1),
+    3: Bounds("an answer is lost", starts=1, attempts=1, checkpoints=1, lost_answers=1),
+    4: Bounds("a checkpoint times out", starts=1, attempts=1, checkpoints=2, timeouts=1),
+    5: Bounds("an abort lands late", starts=2, attempts=2, checkpoints=1),
+    6: Bounds("a file vanishes", starts=1, attempts=1, checkpoints=2, damages=1, retained=2),
+    7: Bounds("a restart meets a rival", starts=2, attempts=3, checkpoints=1, failures=1),
+    8: Bounds("a person asks for a checkpoint", starts=1, attempts=1, checkpoints=1),
+    9: Bounds("a chunk is shared", starts=1, attempts=1, checkpoints=2),
+}
+
+
+def harmful(rule: int) -> Bounds:
+    """The smallest world in which the absence of the rule does harm."""
+    return _HARMFUL[rule]

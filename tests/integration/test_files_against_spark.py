@@ -1,0 +1,169 @@
+"""Files that we write are what Spark reads; files that Spark reads are what we read."""
+
+from __future__ import annotations
+
+import datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from pyspark.sql import Row, SparkSession
+from tests.unit.connectors.reading import file_scan, read_all, written
+from tests.unit.connectors.test_file_sink import prepared
+
+from tidegate.connectors.files.sink import FileSink, FileSinkCommitter
+from tidegate.connectors.spark_types import spark_schema
+from tidegate.model import types as t
+from tidegate.model.ids import Attempt, OperatorId, SlotIndex
+from tidegate.model.types import Field, Schema
+from tidegate.operators.columns import polars_schema
+from tidegate.plan.relational import Sink
+
+pytestmark = pytest.mark.spark
+
+MOMENT = datetime.datetime(2024, 5, 1, 12, 30, 0, 123456, tzinfo=datetime.UTC)
+FLAT: Schema = (
+    Field("l", t.LONG), Field("i", t.INTEGER), Field("s", t.STRING), Field("d", t.DOUBLE), Field("b", t.BOOLEAN),
+    Field("dec", t.Decimal(12, 3)), Field("big", t.Decimal(30, 4)), Field("day", t.DATE), Field("ts", t.TIMESTAMP),
+    Field("ntz", t.TIMESTAMP_NTZ),
+)  # fmt: skip
+NESTED: Schema = (
+    *FLAT,
+    Field("xs", t.Array(t.LONG)),
+    Field("st", t.Struct((Field("at", t.TIMESTAMP), Field("name", t.STRING)))),
+    Field("raw", t.BINARY),
+)
+MAPS: Schema = (*NESTED, Field("m", t.Map(t.STRING, t.Array(t.INTEGER))))
+LINE: tuple[Any, ...] = (
+    2**62, -7, 'a "quoted", text\\ with ä', 0.1, True, Decimal("123.456"), Decimal("12345678901234567890.1234"),
+    datetime.date(2024, 2, 29), MOMENT, MOMENT.replace(tzinfo=None),
+)  # fmt: skip
+ODD: tuple[Any, ...] = (
+    0,
+    0,
+    " padded ",
+    float("nan"),
+    False,
+    Decimal("-0.001"),
+    Decimal(0),
+    datetime.date(1970, 1, 1),
+    MOMENT,
+    None,
+)
+INFINITE: tuple[Any, ...] = (1, None, None, float("-inf"), None, None, None, None, None, None)
+
+
+def rows_of(schema: Schema) -> pl.DataFrame:
+    nested: list[dict[str, Any]] = [
+        {"xs": [1, None], "st": {"at": MOMENT, "name": "x"}, "raw": b"\x00\xff", "m": [{"key": "k", "value": [1, 2]}]},
+        {"xs": [], "st": {"at": None, "name": None}, "raw": b"", "m": []},
+        {"xs": None, "st": None, "raw": None, "m": None},
+    ]
+    flat = [dict(zip((f.name for f in FLAT), line, strict=True)) for line in (LINE, ODD, INFINITE)]
+    wanted = [field.name for field in schema]
+    return pl.DataFrame(
+        [{name: (one | more)[name] for name in wanted} for one, more in zip(flat, nested, strict=True)],
+        schema=polars_schema(schema),
+    )
+
+
+def committed(path: Path, form: str, schema: Schema, partition_by: tuple[str, ...] = (), **options: str) -> None:
+    sink = Sink(
+        id=OperatorId("sink-0"), format=form, options={"path": str(path), "tidegate.pipeline": "p", **options},
+        columns=tuple((field.name, field.name) for field in schema), schema=schema, partition_by=partition_by,
+    )  # fmt: skip
+    writer = FileSink().writer(sink, Attempt(1), SlotIndex(0))
+    writer.write(rows_of(schema))
+    FileSinkCommitter(sink).commit(prepared(writer, 1))
+
+
+def local(value: Any) -> Any:
+    """As PySpark hands it out."""
+    match value:
+        case datetime.datetime() if value.tzinfo is not None:
+            return value.astimezone().replace(tzinfo=None)
+        case dict():
+            return Row(**{key: local(item) for key, item in value.items()})
+        case _:
+            return value
+
+
+def comparable(rows: list[Any]) -> list[tuple[str, ...]]:
+    return sorted(tuple(repr(value) for value in row) for row in rows)
+
+
+@pytest.mark.parametrize(("form", "schema"), [("parquet", MAPS), ("json", NESTED), ("csv", FLAT)])
+def test_spark_reads_what_the_sink_wrote_with_every_type(
+    spark: SparkSession, tmp_path: Path, form: str, schema: Schema
+) -> None:
+    committed(tmp_path, form, schema)
+    reader = spark.read if form == "parquet" else spark.read.schema(spark_schema(schema))
+    frame = reader.format(form).load(str(tmp_path))
+    assert frame.schema.simpleString() == spark_schema(schema).simpleString()
+    maps = {"m": [{"k": [1, 2]}, {}, None]}
+    ours = [
+        tuple(maps[name][n] if name in maps else local(value) for name, value in zip(frame.columns, row, strict=True))
+        for n, row in enumerate(rows_of(schema).rows())
+    ]
+    if form == "csv":  # Spark's defaults read spaces around a value as they are, and so they come back.
+        ours = [tuple(value for value in row) for row in ours]
+    assert comparable(frame.collect()) == comparable(ours)
+
+
+def test_spark_infers_the_partition_columns_of_our_directories(spark: SparkSession, tmp_path: Path) -> None:
+    committed(tmp_path, "parquet", FLAT, partition_by=("day", "b"))
+    frame = spark.read.schema(spark_schema(FLAT)).parquet(str(tmp_path))
+    found = {(row.day, row.b, row.l) for row in frame.collect()}
+    assert found == {(datetime.date(2024, 2, 29), True, 2**62), (datetime.date(1970, 1, 1), False, 0), (None, None, 1)}
+
+
+CSV_LINES = r"""1,plain,2024-05-01T10:00:00Z,1.5
+2,"quoted, text",2024-05-01 10:00:00,-2
+3,"esc\"aped\\",2024-05-01T10:00:00.123456+02:00,1e3
+4,"doubled""quote",2024-05-01,NaN
+x,,not a time,abc
+5,"open,2024-05-01,1
+6
+7,a,2024-05-01 1:2:3,4,too,many
+ 8, spaced ,2024-05,5
+9,"",2024,Inf
+"""
+CSV_SCHEMA: Schema = (
+    Field("n", t.INTEGER),
+    Field("s", t.STRING),
+    Field("ts", t.TIMESTAMP),
+    Field("d", t.Decimal(10, 1)),
+)
+JSON_LINES = """{"n": 1, "s": "x", "ts": "2024-05-01T10:00:00Z", "d": 1.25, "xs": [1, 2]}
+{"n": "no", "s": 5, "ts": 1714557600, "d": "2.25"}
+not json at all
+{"n": 1.5, "s": {"a": 1}, "ts": "2024-05-01 10:00", "xs": null}
+
+{"n": 99999999999, "s": true, "ts": "2024-05-01", "d": 3}
+{"s": null}
+"""
+JSON_SCHEMA: Schema = (
+    Field("n", t.INTEGER), Field("s", t.STRING), Field("ts", t.TIMESTAMP), Field("d", t.Decimal(10, 1)), Field("xs", t.Array(t.LONG)),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("form", "text", "schema", "options"),
+    [
+        ("csv", CSV_LINES, CSV_SCHEMA, {}),
+        ("csv", CSV_LINES, CSV_SCHEMA, {"escape": '"'}),
+        ("csv", CSV_LINES, CSV_SCHEMA, {"header": "true", "nullValue": "plain"}),
+        ("json", JSON_LINES, JSON_SCHEMA, {}),
+        ("text", CSV_LINES, (Field("value", t.STRING),), {}),
+    ],
+)
+def test_we_read_odd_files_as_spark_does(
+    spark: SparkSession, tmp_path: Path, form: str, text: str, schema: Schema, options: dict[str, str]
+) -> None:
+    written(tmp_path / f"x.{form}", text)
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    ours = read_all(file_scan(form, tmp_path, schema, timeZone=zone, **options))
+    theirs = spark.read.schema(spark_schema(schema)).options(**options).format(form).load(str(tmp_path)).collect()
+    assert comparable([tuple(local(value) for value in row) for row in ours]) == comparable(theirs)

@@ -1,0 +1,207 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition, SimpleDataSourceStreamReader
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+from tests.unit.connectors.reading import BOUNDED, drain, positions, read_all, scan_of
+
+from tidegate.connectors.python_source.payload import pack
+from tidegate.connectors.registry import RealConnectors
+from tidegate.connectors.spark_types import spark_schema
+from tidegate.model import types as t
+from tidegate.model.config import QueryConfig
+from tidegate.model.errors import DataError, InvalidQuery, UserCodeFailed
+from tidegate.model.types import Field
+from tidegate.plan.relational import Scan
+
+SCHEMA = (Field("n", t.LONG), Field("s", t.STRING))
+
+
+class Counter(DataSource):
+    """Counts to ``until``; reads tuples, lists or record batches, as told."""
+
+    def streamReader(self, schema: Any) -> DataSourceStreamReader:
+        return CounterReader(dict(self.options))
+
+
+class CounterReader(DataSourceStreamReader):
+    def __init__(self, options: dict[str, str]) -> None:
+        self.options = options
+
+    def initialOffset(self) -> dict[str, int]:
+        return {"n": 0}
+
+    def getDefaultReadLimit(self) -> Any:
+        return ReadMaxRows(10)
+
+    def latestOffset(self, start: dict[str, int], limit: Any) -> dict[str, int]:
+        until = int(self.options["until"])
+        return {"n": until if isinstance(limit, ReadAllAvailable) else min(until, start["n"] + limit.max_rows)}
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
+        middle = (start["n"] + end["n"]) // 2
+        return [InputPartition((start["n"], middle)), InputPartition((middle, end["n"]))]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        first, last = partition.value
+        if self.options["kind"] == "arrow":
+            numbers = range(first, last)
+            yield pa.record_batch({"n": list(numbers)[:0], "s": pa.array([], pa.string())})
+            yield pa.record_batch({"x": list(numbers), "y": [str(n) for n in numbers]})
+            return
+        for n in range(first, last):
+            if self.options["kind"] == "raises" and n == 7:
+                raise ValueError("seven is bad")
+            yield (n,) if self.options["kind"] == "short" else (n, str(n))
+
+
+class OldCounter(Counter):
+    """Written for Spark 4.0: latestOffset takes no arguments."""
+
+    def streamReader(self, schema: Any) -> DataSourceStreamReader:
+        class OldReader(CounterReader):
+            def latestOffset(self) -> dict[str, int]:  # type: ignore[override]
+                return {"n": int(self.options["until"])}
+
+        return OldReader(dict(self.options))
+
+
+class Simple(DataSource):
+    """Ten rows per read, as long as there are some; read() may look further ahead than readBetweenOffsets()."""
+
+    def simpleStreamReader(self, schema: Any) -> SimpleDataSourceStreamReader:
+        return SimpleReader(dict(self.options))
+
+
+class SimpleReader(SimpleDataSourceStreamReader):
+    def __init__(self, options: dict[str, str]) -> None:
+        self.options = options
+
+    def initialOffset(self) -> dict[str, int]:
+        return {"n": 0}
+
+    def read(self, start: dict[str, int]) -> tuple[Iterator[Any], dict[str, int]]:
+        end = min(start["n"] + 10, int(self.options["until"]))
+        return self.readBetweenOffsets(start, {"n": end}), {"n": start["n"] if self.options.get("stuck") else end}
+
+    def readBetweenOffsets(self, start: dict[str, int], end: dict[str, int]) -> Iterator[Any]:
+        return iter([(n, str(n)) for n in range(start["n"], end["n"])])
+
+
+def scan(source: type[DataSource], columns: tuple[str, ...] | None = None, **options: Any) -> Scan:
+    packed = pack(
+        source, {"until": "25", "kind": "tuples"} | {k: str(v) for k, v in options.items()}, spark_schema(SCHEMA)
+    )
+    return scan_of(source.name(), SCHEMA, columns, packed)
+
+
+def expected(until: int = 25) -> list[tuple[int, str]]:
+    return [(n, str(n)) for n in range(until)]
+
+
+@pytest.mark.parametrize("kind", ["tuples", "arrow"])
+@pytest.mark.parametrize("source", [Counter, OldCounter])
+def test_all_rows_of_all_partitions_are_read_once(source: type[DataSource], kind: str) -> None:
+    assert read_all(scan(source, kind=kind), rows_max=4) == expected()
+
+
+def test_columns_are_pruned_after_the_users_read() -> None:
+    assert read_all(scan(Counter, columns=("s",))) == [(s,) for _, s in expected()]
+
+
+def test_a_continuous_run_respects_the_sources_own_limit_and_goes_on_from_where_it_was() -> None:
+    of, connectors = scan(Counter), RealConnectors()
+    enumerator = connectors.enumerator(of, QueryConfig())
+    rounds = [enumerator.discover(n) for n in range(4)]
+    assert [len(found) for found in rounds] == [2, 2, 2, 0]
+    assert [split.number for found in rounds for split in found] == list(range(6))
+    source = connectors.source(of)
+    assert [row for found in rounds for split in found for row in drain(source.open(split, None))] == expected()
+
+
+def test_after_a_restore_the_enumerator_knows_its_splits_and_finds_only_new_ones() -> None:
+    of, connectors = scan(Counter), RealConnectors()
+    before = connectors.enumerator(of, QueryConfig())
+    known = before.discover(0)
+    after = connectors.enumerator(of, QueryConfig())
+    assert after.restore(before.snapshot(), known[1:]) == known
+    assert after.discover(1) == before.discover(1)
+
+
+@pytest.mark.parametrize("kind", ["tuples", "arrow"])
+def test_a_restore_from_every_position_yields_exactly_the_remaining_rows(kind: str) -> None:
+    """T34: a record batch fetched ahead does not move the position."""
+    of, connectors = scan(Counter, kind=kind), RealConnectors()
+    split = connectors.enumerator(of, BOUNDED).discover(0)[1]
+    everything = drain(connectors.source(of).open(split, None))
+    for position, emitted in positions(connectors.source(of), split, rows_max=3):
+        assert drain(connectors.source(of).open(split, position)) == everything[emitted:]
+
+
+def test_a_simple_source_is_one_sequential_split_that_is_restored_by_its_own_method() -> None:
+    of, connectors = scan(Simple), RealConnectors()
+    (split,) = connectors.enumerator(of, QueryConfig()).discover(0)
+    reader = connectors.source(of).open(split, None)
+    seen: list[tuple[int, str]] = []
+    for now_ms in range(0, 1_000, 10):
+        frame = reader.read(4, now_ms)
+        seen += [] if frame is None else frame.rows()
+        restored = connectors.source(of).open(split, reader.position)
+        following = restored.read(100, 0) or None if len(seen) == 25 else restored.read(100, 0)
+        if len(seen) < 25 and following is not None:
+            assert following.rows()[0] == (len(seen), str(len(seen)))
+    assert seen == expected() and not reader.finished
+
+
+def test_a_bounded_simple_source_ends_after_one_read_as_in_spark() -> None:
+    assert read_all(scan(Simple)) == expected(10)
+
+
+def test_a_simple_source_that_does_not_move_is_an_error_and_no_endless_loop() -> None:
+    with pytest.raises(DataError, match="did not move the offset"):
+        read_all(scan(Simple, stuck="yes"))
+
+
+def test_an_error_in_read_shows_the_users_traceback() -> None:
+    with pytest.raises(UserCodeFailed, match="seven is bad") as raised:
+        read_all(scan(Counter, kind="raises"))
+    assert "in read" in raised.value.message and "tidegate/connectors" not in raised.value.message
+
+
+def test_rows_of_the_wrong_width_are_shown() -> None:
+    with pytest.raises(DataError, match=r"\(0,\).*row of 2 values"):
+        read_all(scan(Counter, kind="short"))
+
+
+def test_a_source_that_plans_other_partitions_in_the_slot_is_refused() -> None:
+    of, connectors = scan(Counter), RealConnectors()
+    (split, _) = connectors.enumerator(of, BOUNDED).discover(0)
+    import msgspec
+
+    from tidegate.connectors.python_source.splits import PartitionSplit
+
+    other = msgspec.structs.replace(msgspec.msgpack.decode(split.payload, type=PartitionSplit), count=5)
+    with pytest.raises(DataError, match="5 partitions on the driver"):
+        connectors.source(of).open(type(split)(number=0, payload=msgspec.msgpack.encode(other)), None)
+
+
+def test_fewer_rows_after_a_restart_are_noticed() -> None:
+    of, connectors = scan(Counter), RealConnectors()
+    (split, _) = connectors.enumerator(of, BOUNDED).discover(0)
+    reader = connectors.source(of).open(split, None)
+    drain(reader)
+    shrunk = type(split)(number=0, payload=split.payload.replace(b'{"n": 25}', b'{"n": 15}'))
+    with pytest.raises(DataError, match="same rows again"):
+        connectors.source(of).open(shrunk, reader.position)
+
+
+def test_a_source_without_a_stream_is_refused() -> None:
+    class BatchOnly(DataSource):
+        pass
+
+    with pytest.raises(InvalidQuery, match="cannot be read as a stream"):
+        RealConnectors().enumerator(scan(BatchOnly), BOUNDED)

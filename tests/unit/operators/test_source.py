@@ -1,0 +1,187 @@
+"""A source subtask between its enumerator and its chain."""
+
+from __future__ import annotations
+
+import msgspec
+import polars as pl
+from tests.property import pipelines as p
+
+from tidegate.model.config import QueryConfig
+from tidegate.model.elements import WATERMARK_MAX_US, Batch, EndOfData, Idle, SourceStatus, Watermark
+from tidegate.model.ids import Attempt, CheckpointId, OperatorId, SlotIndex
+from tidegate.model.messages import AssignSplits
+from tidegate.model.snapshot import KeyGroupRange, Split, SplitPosition
+from tidegate.operators.protocol import OperatorContext, Restored
+from tidegate.operators.source import ASK_AGAIN_MS, FromSource, SourceOperator
+from tidegate.testing.scripted import ScriptedSource, ScriptedSplit
+
+NAME = OperatorId("source-0")
+
+
+def frame(*numbers: int) -> pl.DataFrame:
+    return pl.DataFrame({"n": list(numbers)}, schema={"n": pl.Int64})
+
+
+def make(
+    *splits: ScriptedSplit, values: tuple[bytes, ...] = (), batch_rows: int = 2, **options: object
+) -> SourceOperator:
+    context = OperatorContext(
+        operator=NAME,
+        subtask=SlotIndex(0),
+        parallelism=1,
+        max_parallelism=1,
+        groups=KeyGroupRange(0, 1),
+        restored=Restored(values=values),
+    )
+    config = msgspec.structs.replace(QueryConfig(idle_timeout_ms=100), **options)
+    return SourceOperator(p.scan(0, "#1"), context, ScriptedSource(list(splits), batch_rows=batch_rows), config)
+
+
+def assign(sequence: int, *numbers: int, unassigned: bool = False, no_more: bool = False) -> AssignSplits:
+    return AssignSplits(
+        attempt=Attempt(1),
+        operator=NAME,
+        subtask=SlotIndex(0),
+        sequence=sequence,
+        splits=tuple(SplitPosition(split=Split(number=n, payload=b""), position=None) for n in numbers),
+        unassigned=unassigned,
+        no_more=no_more,
+    )
+
+
+def drain(source: SourceOperator, now_ms: float = 0.0, polls: int = 20) -> list[FromSource]:
+    return [element for _ in range(polls) for element in source.poll(100, now_ms)]
+
+
+def numbers(elements: list[FromSource]) -> list[tuple[int, list[int]]]:
+    return [(e.origin, e.rows["n"].to_list()) for e in elements if isinstance(e, Batch)]
+
+
+def test_open_splits_are_read_in_turn() -> None:
+    source = make(ScriptedSplit(frame(1, 2, 3)), ScriptedSplit(frame(4, 5, 6)))
+    source.assign(assign(0, 0, 1), 0)
+    assert numbers(drain(source)) == [(0, [1, 2]), (1, [4, 5]), (0, [3]), (1, [6])]
+
+
+def test_repeated_assignments_are_harmless_and_early_ones_wait() -> None:
+    source = make(ScriptedSplit(frame(1)), ScriptedSplit(frame(2)))
+    source.assign(assign(1, 1, no_more=True), 0)
+    assert numbers(drain(source)) == []
+    assert not source.exhausted
+    source.assign(assign(0, 0), 0)
+    source.assign(assign(0, 0), 0)
+    source.assign(assign(1, 1, no_more=True), 0)
+    assert numbers(drain(source)) == [(0, [1]), (1, [2])]
+
+
+def test_the_position_is_that_of_the_last_row_handed_out() -> None:
+    """T34"""
+    source = make(ScriptedSplit(frame(1, 2, 3)))
+    source.assign(assign(0, 0), 0)
+    source.poll(100, 0)
+    progress = source.snapshot(CheckpointId(1)).source
+    assert progress is not None
+    (position,) = progress.open
+    assert position.position is not None
+    assert msgspec.msgpack.decode(position.position) == 2
+
+
+def test_a_split_not_yet_read_keeps_the_position_it_came_with() -> None:
+    source = make(ScriptedSplit(frame(1, 2, 3)))
+    source.assign(assign(0, 0), 0)
+    progress = source.snapshot(CheckpointId(1)).source
+    assert progress is not None
+    assert progress.open[0].position is None
+
+
+def test_finished_splits_are_reported_until_a_checkpoint_with_them_is_complete() -> None:
+    source = make(ScriptedSplit(frame(1)), ScriptedSplit(frame(2)))
+    source.assign(assign(0, 0), 0)
+    drain(source)
+
+    def reported(checkpoint: int) -> tuple[int, ...]:
+        progress = source.snapshot(CheckpointId(checkpoint)).source
+        assert progress is not None
+        return progress.finished
+
+    assert reported(1) == (0,)
+    assert reported(2) == (0,)
+    source.assign(assign(1, 1), 0)
+    drain(source)
+    source.on_completed(CheckpointId(2))
+    assert reported(3) == (1,)
+    source.on_completed(CheckpointId(3))
+    assert reported(4) == ()
+
+
+def test_it_asks_for_splits_until_it_is_answered_and_says_what_it_has_finished() -> None:
+    source = make(ScriptedSplit(frame(1)), ScriptedSplit(frame(2), closed=False))
+    assert source.ask(0) is not None
+    assert source.ask(1) is None
+    assert source.ask(ASK_AGAIN_MS) is not None
+    source.assign(assign(0, 0), 600)
+    drain(source, 600)
+    source.on_completed(CheckpointId(1))
+    request = source.ask(600)
+    assert request is not None
+    assert (request.open, request.finished) == (0, (0,))
+    source.assign(assign(1, 1), 700)
+    request = source.ask(700)
+    assert request is not None
+    assert (request.open, request.finished) == (1, ())
+
+
+def test_the_end_comes_once_after_the_last_row() -> None:
+    source = make(ScriptedSplit(frame(1)), bounded=True)
+    source.assign(assign(0, 0, no_more=True), 0)
+    elements = drain(source)
+    assert [type(e) for e in elements if not isinstance(e, SourceStatus)] == [Batch, EndOfData]
+    assert source.exhausted
+
+
+def test_a_drain_ends_with_the_last_watermark() -> None:
+    source = make(bounded=True, drain=True)
+    source.assign(assign(0, no_more=True), 0)
+    assert drain(source)[-2:] == [Watermark(WATERMARK_MAX_US), EndOfData()]
+
+
+def test_status_names_open_splits_and_holds_while_data_is_unassigned() -> None:
+    source = make(ScriptedSplit(frame(1), closed=False), bounded=True)
+    assert drain(source) == [SourceStatus(frozenset(), holding=True)]
+    source.assign(assign(0, 0, unassigned=True), 0)
+    assert drain(source)[0] == SourceStatus(frozenset({0}), holding=True)
+    source.assign(assign(1, unassigned=False), 0)
+    assert drain(source) == [SourceStatus(frozenset({0}), holding=False)]
+
+
+def test_a_source_without_rows_becomes_idle_once_and_wakes_with_the_next_row() -> None:
+    split = ScriptedSplit(frame(1), closed=False)
+    source = make(split)
+    source.assign(assign(0, 0), 0)
+    drain(source, 0)
+    assert [e for e in drain(source, 99) if isinstance(e, Idle)] == []
+    assert drain(source, 100)[-1] == Idle()
+    assert drain(source, 200) == []
+    split.append(frame(2))
+    assert drain(source, 300)[0] == SourceStatus(frozenset({0}), holding=False)
+
+
+def test_nothing_is_idle_in_a_bounded_run() -> None:
+    source = make(ScriptedSplit(frame(1), closed=False), bounded=True)
+    source.assign(assign(0, 0), 0)
+    assert Idle() not in drain(source, 1e9)
+
+
+def test_a_source_that_was_idle_at_the_checkpoint_is_idle_again_without_waiting() -> None:
+    """T27: no stall after the restore; and an active split that comes back here keeps it active."""
+    before = make(ScriptedSplit(frame(), closed=False))
+    before.assign(assign(0, 0), 0)
+    assert Idle() in drain(before, 100)
+    value = before.snapshot(CheckpointId(1)).value
+    quiet, busy = ScriptedSplit(frame(), closed=False), ScriptedSplit(frame(), closed=False)
+    after = make(quiet, busy, values=(value,))
+    after.assign(assign(0, 0), 0)
+    assert Idle() in drain(after, 0)
+    after = make(quiet, busy, values=(value,))
+    after.assign(assign(0, 0, 1), 0)
+    assert Idle() not in drain(after, 50)

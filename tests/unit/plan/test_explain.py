@@ -1,0 +1,42 @@
+"""What explain() says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+from tests.property import pipelines as p
+
+from tidegate.model.ids import OperatorId
+from tidegate.plan.explain import explain
+from tidegate.plan.stages import build_graph
+
+
+def test_explain_shows_plan_stages_channels_parallelism_and_guarantee() -> None:
+    plan = p.windowed(Random(1)).plan
+    graph = build_graph(plan, parallelism=3, max_parallelism=128)
+    text = explain(plan, graph, {OperatorId("sink-0"): "exactly_once"})
+    assert text.splitlines() == [
+        "== Plan ==",
+        "Sink sink-0 scripted append, guarantee exactly-once [w, k, n0, s0]",
+        "+- Aggregate aggregate-0 append by [w#1, k#1] [count() AS n0#9, sum(v#1) AS s0#9], closed by watermark over w#1",
+        "   +- Watermark watermark-0 ts#1 - 5 s",
+        "      +- Scan source-0 scripted [ts#1: timestamp, w#1: timestamp, k#1: bigint, v#1: bigint]",
+        "",
+        "== Stages == parallelism 3, key groups 128, 2 stages, 6 subtasks, 9 channels",
+        "Stage 0 ×3",
+        "    Scan source-0 scripted [ts#1: timestamp, w#1: timestamp, k#1: bigint, v#1: bigint]",
+        "    Watermark watermark-0 ts#1 - 5 s",
+        "    PartialAggregate aggregate-0 by [w#1, k#1] [count() AS n0#9, sum(v#1) AS s0#9]",
+        "Stage 1 ×3",
+        "  ⇐ stage 0: keyed by [w#1, k#1], 9 channels",
+        "    Aggregate aggregate-0 append by [w#1, k#1] [count() AS n0#9, sum(v#1) AS s0#9], closed by watermark over w#1",
+        "    Sink sink-0 scripted append, guarantee exactly-once [w, k, n0, s0]",
+    ]
+
+
+def test_secrets_are_not_printed() -> None:
+    plan = replace(p.passing(Random(1)).plan, options={"path": "/data", "s3.secretAccessKey": "hunter2"})
+    text = explain(plan, build_graph(plan, parallelism=1, max_parallelism=1))
+    assert "hunter2" not in text
+    assert "path=/data" in text
