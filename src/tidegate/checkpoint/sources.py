@@ -43,6 +43,9 @@ class Share:
     sequence: int = 0
     """Of the next AssignSplits."""
     wants: bool = False
+    """Has asked and got nothing yet: first to get what is discovered."""
+    unanswered: bool = False
+    """Has asked and heard nothing yet: it must learn that there is nothing, or it holds its watermark back."""
     told_no_more: bool = False
 
 
@@ -85,7 +88,8 @@ class SplitAssigner:
         share = self.shares[message.slot]
         held = share.held.difference(message.finished)
         # It holds fewer than we gave: an assignment is still on its way, and this request was sent before it arrived.
-        return self._with(message.slot, replace(share, held=held, wants=len(held) <= message.open))
+        asks = len(held) <= message.open
+        return self._with(message.slot, replace(share, held=held, wants=asks, unanswered=asks))
 
     def assign(self, attempt: Attempt) -> tuple[SplitAssigner, tuple[AssignSplits, ...]]:
         """Give out what can be given out now. Called after every change; sorted by slot."""
@@ -112,7 +116,8 @@ class SplitAssigner:
         messages: list[AssignSplits] = []
         for slot, share in enumerate(assigner.shares):
             splits = tuple(deals.get(slot, ()))
-            if not splits and not (no_more and not share.told_no_more):
+            nothing_yet = share.unanswered and assigner.discovered
+            if not splits and not nothing_yet and not (no_more and not share.told_no_more):
                 continue
             messages.append(
                 AssignSplits(
@@ -155,7 +160,11 @@ class SplitAssigner:
 
     def on_completed(self, state: SourceState) -> SplitAssigner:
         """The checkpoint with this state is complete: positions are reported relative to it from now on."""
-        return replace(self, done=state.done, open=state.open)
+        shares = tuple(
+            replace(share, held=frozenset(one for one in share.held if not contains(state.done, one)))
+            for share in self.shares
+        )
+        return replace(self, done=state.done, open=state.open, shares=shares)
 
     def _with(self, slot: SlotIndex, share: Share) -> SplitAssigner:
         return replace(self, shares=(*self.shares[:slot], share, *self.shares[slot + 1 :]))

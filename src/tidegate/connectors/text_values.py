@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TypeAlias
@@ -12,6 +13,7 @@ from tidegate.model import types as t
 from tidegate.operators.columns import polars_type
 
 _DECIMAL_DIGITS_MAX = 38
+_OFFSET = re.compile(r"[T ].*[+-]\d\d(?::\d\d)?$")
 
 
 def json_type(kind: t.DataType) -> pl.DataType:
@@ -83,14 +85,24 @@ Parse: TypeAlias = Callable[[pl.Series], pl.Series]
 
 
 def _instants(text: pl.Series, zone: str) -> pl.Series:
-    """Polars parses times without zone twenty times faster than with one: so the common ``Z`` is taken off first."""
+    """Which form is tried first follows from the first value; which forms are understood does not."""
     text = text.str.strip_chars()
+    parsers: list[Parse] = [partial(_without_offset, zone=zone), _with_offset]
+    first = text.drop_nulls().head(1)
+    if len(first) and _OFFSET.search(first[0]):
+        parsers.reverse()
+    nothing = pl.repeat(None, len(text), dtype=pl.Datetime("us", "UTC"), eager=True)
+    return _first_that_fits(text, nothing, parsers)
+
+
+def _without_offset(text: pl.Series, zone: str) -> pl.Series:
+    """Times in ``zone``, or in UTC when they end in ``Z``. Polars parses times ten times faster without a zone, so it is cut off."""
     wall = _wall_times(text.str.strip_suffix("Z"))
-    result = wall.dt.replace_time_zone("UTC")
-    if zone != "UTC":
-        local = wall.dt.replace_time_zone(zone, ambiguous="earliest", non_existent="null").dt.convert_time_zone("UTC")
-        result = result.zip_with(text.str.ends_with("Z").fill_null(True), local)
-    return _first_that_fits(text, result, (_with_offset,))
+    instants = wall.dt.replace_time_zone("UTC")
+    if zone == "UTC":
+        return instants
+    local = wall.dt.replace_time_zone(zone, ambiguous="earliest", non_existent="null").dt.convert_time_zone("UTC")
+    return instants.zip_with(text.str.ends_with("Z").fill_null(True), local)
 
 
 def _with_offset(text: pl.Series) -> pl.Series:
@@ -102,9 +114,21 @@ def _with_offset(text: pl.Series) -> pl.Series:
 
 def _wall_times(text: pl.Series) -> pl.Series:
     nothing = pl.repeat(None, len(text), dtype=pl.Datetime("us"), eager=True)
+    common: list[Parse] = [partial(_padded_time, form=form) for form in ("%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S")]
     forms = ("%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M")
-    times: list[Parse] = [partial(_formatted_time, form=form) for form in forms]
-    return _first_that_fits(text, nothing, (*times, lambda rest: _dates(rest).cast(pl.Datetime("us"))))
+    others: list[Parse] = [partial(_formatted_time, form=form) for form in forms]
+    return _first_that_fits(text, nothing, (*common, *others, lambda rest: _days(rest).cast(pl.Datetime("us"))))
+
+
+def _padded_time(text: pl.Series, form: str) -> pl.Series:
+    """19 characters, then perhaps a fraction. Polars is fast only without one, so the fraction is read as a number."""
+    whole = text.str.slice(0, 19).str.to_datetime(form, time_unit="us", strict=False)
+    if text.str.len_bytes().max() == 19:
+        return whole
+    fraction = text.str.slice(19)
+    micros = fraction.str.slice(1).str.pad_end(6, "0").str.slice(0, 6).cast(pl.Int64, strict=False)
+    fits = fraction.str.contains(r"^\.\d{1,9}$") & whole.is_not_null()
+    return (whole.to_physical() + micros).cast(pl.Datetime("us")).set(~fits.fill_null(False), None)
 
 
 def _formatted_time(text: pl.Series, form: str) -> pl.Series:
@@ -112,11 +136,15 @@ def _formatted_time(text: pl.Series, form: str) -> pl.Series:
 
 
 def _dates(text: pl.Series) -> pl.Series:
-    """A day; a month or a year mean their first day; a time of day after it is left out."""
-    text = text.str.strip_chars()
+    """Days; a time of day after them is left out."""
+    whole = _days(text.str.strip_chars())
+    return _first_that_fits(text, whole, (lambda rest: _days(rest.str.extract(r"^\s*(\d+-\d+-\d+)[T ]")),))
+
+
+def _days(text: pl.Series) -> pl.Series:
+    """A month or a year means its first day."""
     forms: tuple[Parse, ...] = (
         lambda rest: rest.str.to_date("%Y-%m-%d", strict=False),
-        lambda rest: rest.str.extract(r"^(\d+-\d+-\d+)[T ]").str.to_date("%Y-%m-%d", strict=False),
         lambda rest: (rest + "-01").str.to_date("%Y-%m-%d", strict=False),
         lambda rest: (rest + "-01-01").str.to_date("%Y-%m-%d", strict=False),
     )

@@ -49,7 +49,7 @@ def _largest_us(times: pl.Series) -> int | None:
     """Largest event time; of a window, its end. None without any."""
     if isinstance(times.dtype, pl.Struct):
         times = times.struct.field("end")
-    if isinstance(times.dtype, pl.Datetime):
+    if isinstance(times.dtype, pl.Datetime) and times.dtype.time_unit != "us":
         times = times.dt.cast_time_unit("us")
     largest = times.to_physical().max()
     return None if largest is None else int(largest)  # pyright: ignore[reportArgumentType]

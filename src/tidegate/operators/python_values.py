@@ -21,7 +21,6 @@ from tidegate.operators.user_functions import RowMaker
 
 Convert: TypeAlias = Callable[[Any], Any]
 
-_EPOCH = datetime.datetime(1970, 1, 1)
 _SECOND_US = 1_000_000
 
 

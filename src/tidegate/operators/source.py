@@ -144,8 +144,8 @@ class SourceOperator(Stateless):
 
     @property
     def drained(self) -> bool:
-        """Everything assigned so far has been emitted."""
-        return self._answered and not self._unassigned and (not self._open or self._poll_delay_ms > 1.0)
+        """Everything assigned so far has been handed out, as far as the readers know."""
+        return not self._open or self._poll_delay_ms > 1.0
 
     def ready(self, now_ms: float) -> bool:
         return not self.exhausted and now_ms >= self._poll_at_ms

@@ -44,7 +44,7 @@ class Chain:
         """All input has ended: each operator in turn gives what it kept back, through those behind it."""
         for index in range(start, len(self.links)):
             link = self.links[index]
-            for output in self._draw(link, link.operator.on_end()):
+            for output in self._draw(link, self._start(link, link.operator.on_end)):
                 yield from self._through(index + 1, output)
 
     def _through(self, index: int, element: Batch | Watermark | SourceStatus) -> Iterator[Output]:

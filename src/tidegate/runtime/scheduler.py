@@ -24,7 +24,7 @@ class Scheduler:
     def pick(self, now_ms: float) -> Runnable | None:
         self._turn += 1
         match self._turn % RESERVED_EVERY:
-            case 77:
+            case 0:
                 reserved = self._first_in_turn(self._sources, now_ms)
             case 2:
                 reserved = self._first_in_turn(self._rotation, now_ms)

@@ -42,11 +42,6 @@ class Bids(DataSource):
 
 
 @pytest.fixture(scope="session")
-def bid_source() -> type[DataSource]:
-    return Bids
-
-
-@pytest.fixture(scope="session")
 def bids(spark: SparkSession) -> DataFrame:
     spark.dataSource.register(Bids)
     frame = spark.readStream.format("catalyst_bids").option("eventsPerSecond", 100).load()

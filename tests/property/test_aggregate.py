@@ -1,0 +1,268 @@
+"""Two-phase aggregation against plain Python over whole groups: any cut into batches, any coalescing, restarts in between."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from decimal import ROUND_HALF_UP, localcontext
+from decimal import Decimal as D
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tidegate.model import types as t
+from tidegate.model.elements import Batch
+from tidegate.model.ids import CheckpointId, OperatorId, SlotIndex
+from tidegate.model.snapshot import ChunkHandle
+from tidegate.model.types import Array, DataType, Decimal, Field
+from tidegate.operators.aggregate import AggregateOperator
+from tidegate.operators.columns import polars_schema, polars_type
+from tidegate.operators.partial_aggregate import PartialAggregateOperator, partial_schema
+from tidegate.operators.protocol import NewChunk, OperatorContext, Restored, RestoredChunk
+from tidegate.plan.relational import Aggregate, AggregateCall, OutputMode, PartialAggregate
+from tidegate.state.codec import decode_chunk, encode_chunk
+from tidegate.state.hashing import hash_columns
+from tidegate.state.keygroups import key_groups, range_of, subtask_of
+
+INPUT = (
+    Field("k", t.STRING),
+    Field("i", t.INTEGER),
+    Field("d", t.DOUBLE),
+    Field("m", Decimal(10, 2)),
+    Field("s", t.STRING),
+    Field("b", t.BOOLEAN),
+    Field("f", t.BOOLEAN),
+)
+NUMBERS = {field.name: number for number, field in enumerate(INPUT)}
+
+maybe = st.none()
+doubles = st.sampled_from([0.0, 0.5, -1.25, 3.0, 1e6, math.nan])
+rows = st.lists(
+    st.tuples(
+        maybe | st.sampled_from(["x", "y", ""]),
+        maybe | st.integers(-(2**31), 2**31 - 1),
+        maybe | doubles,
+        maybe | st.integers(-(10**9), 10**9).map(lambda n: D(n).scaleb(-2)),
+        maybe | st.sampled_from(["", "a", "b", "ä"]),
+        maybe | st.booleans(),
+        maybe | st.booleans(),
+    ),
+    min_size=1,
+    max_size=30,
+)
+Row = tuple
+Oracle = Callable[[list[Row]], object]
+
+
+def present(column: str) -> Callable[[list[Row]], list]:
+    return lambda rows: [row[NUMBERS[column]] for row in rows if row[NUMBERS[column]] is not None]
+
+
+def over(column: str, reduce: Callable[[list], object], empty: object = None) -> Oracle:
+    return lambda rows: reduce(values) if (values := present(column)(rows)) else empty
+
+
+def order(value: float | str) -> tuple:
+    return (
+        isinstance(value, float) and math.isnan(value),
+        0 if isinstance(value, float) and math.isnan(value) else value,
+    )
+
+
+def largest(values: list) -> object:
+    return max(values, key=order)
+
+
+def smallest(values: list) -> object:
+    return min(values, key=order)
+
+
+def mean_half_up(values: list[D]) -> D:
+    with localcontext() as context:
+        context.prec = 60
+        return (sum(values) / len(values)).quantize(D("0.000001"), ROUND_HALF_UP)
+
+
+def spread(values: list[float], *, sample: bool, root: bool) -> float | None:
+    if len(values) < 1 + sample:
+        return None
+    if any(math.isnan(v) for v in values):
+        return math.nan
+    variance = statistics.variance(values) if sample else statistics.pvariance(values)
+    return math.sqrt(variance) if root else variance
+
+
+def everything(values: list) -> Counter:
+    return Counter(values)
+
+
+CASES: dict[str, tuple[str, tuple[str, ...], DataType, Oracle, dict]] = {
+    "count(*)": ("count", (), t.LONG, len, {}),
+    "count(i)": ("count", ("i",), t.LONG, over("i", len, 0), {}),
+    "count(i, s)": ("count", ("i", "s"), t.LONG, lambda r: sum(x[1] is not None and x[4] is not None for x in r), {}),
+    "count_if(b)": ("count_if", ("b",), t.LONG, over("b", sum, 0), {}),
+    "sum(i)": ("sum", ("i",), t.LONG, over("i", sum), {}),
+    "sum(m)": ("sum", ("m",), Decimal(20, 2), over("m", sum), {}),
+    "sum(d)": ("sum", ("d",), t.DOUBLE, over("d", sum), {}),
+    "avg(i)": ("avg", ("i",), t.DOUBLE, over("i", lambda v: sum(v) / len(v)), {}),
+    "avg(m)": ("avg", ("m",), Decimal(14, 6), over("m", mean_half_up), {}),
+    "min(d)": ("min", ("d",), t.DOUBLE, over("d", smallest), {}),
+    "max(d)": ("max", ("d",), t.DOUBLE, over("d", largest), {}),
+    "min(s)": ("min", ("s",), t.STRING, over("s", min), {}),
+    "max(s)": ("max", ("s",), t.STRING, over("s", max), {}),
+    "max(m)": ("max", ("m",), Decimal(10, 2), over("m", max), {}),
+    "min(b)": ("min", ("b",), t.BOOLEAN, over("b", min), {}),
+    "first(s)": ("first", ("s",), t.STRING, lambda r: r[0][4], {}),
+    "last(s)": ("last", ("s",), t.STRING, lambda r: r[-1][4], {}),
+    "first(i) ignore nulls": ("first", ("i",), t.INTEGER, over("i", lambda v: v[0]), {"ignore_nulls": True}),
+    "last(i) ignore nulls": ("last", ("i",), t.INTEGER, over("i", lambda v: v[-1]), {"ignore_nulls": True}),
+    "bool_and(b)": ("bool_and", ("b",), t.BOOLEAN, over("b", all), {}),
+    "bool_or(b)": ("bool_or", ("b",), t.BOOLEAN, over("b", any), {}),
+    "bit_xor(i)": (
+        "bit_xor",
+        ("i",),
+        t.INTEGER,
+        over("i", lambda v: __import__("functools").reduce(lambda x, y: x ^ y, v)),
+        {},
+    ),
+    "bit_and(i)": (
+        "bit_and",
+        ("i",),
+        t.INTEGER,
+        over("i", lambda v: __import__("functools").reduce(lambda x, y: x & y, v)),
+        {},
+    ),
+    "stddev(i)": ("stddev", ("i",), t.DOUBLE, lambda r: spread(present("i")(r), sample=True, root=True), {}),
+    "var_pop(d)": ("var_pop", ("d",), t.DOUBLE, lambda r: spread(present("d")(r), sample=False, root=False), {}),
+    "collect_list(s)": ("collect_list", ("s",), Array(t.STRING), lambda r: everything(present("s")(r)), {}),
+    "collect_set(i)": ("collect_set", ("i",), Array(t.INTEGER), lambda r: everything(list(set(present("i")(r)))), {}),
+    "count(distinct s)": ("count", ("s",), t.LONG, lambda r: len(set(present("s")(r))), {"distinct": True}),
+    "sum(distinct i)": ("sum", ("i",), t.LONG, over("i", lambda v: sum(set(v))), {"distinct": True}),
+    "avg(distinct m)": (
+        "avg",
+        ("m",),
+        Decimal(14, 6),
+        over("m", lambda v: mean_half_up(list(set(v)))),
+        {"distinct": True},
+    ),
+}
+TYPES = {field.name: field.type for field in INPUT}
+
+
+def call_of(name: str, filtered: bool) -> AggregateCall:
+    function, args, of, _, extra = CASES[name]
+    label = name + (" filter (where f)" if filtered else "")
+    types = tuple(TYPES[arg] for arg in args)
+    return AggregateCall(label, function, args, of, types, filter="f" if filtered else None, sql=label, **extra)
+
+
+def node_of(names: list[str]) -> Aggregate:
+    calls = tuple(call_of(name, filtered) for name in names for filtered in (False, True))
+    schema = (INPUT[0], *(Field(call.name, call.type) for call in calls))
+    return Aggregate(
+        id=OperatorId("a"),
+        keys=("k",),
+        calls=calls,
+        event_time=None,
+        mode=OutputMode.UPDATE,
+        schema=schema,
+        input_schema=INPUT,
+    )
+
+
+class Deployment:
+    """Partial and final phase with ``parallelism`` subtasks of the latter, restarted from its own snapshot at will."""
+
+    def __init__(self, node: Aggregate, parallelism: int) -> None:
+        self.node = node
+        self.partial = PartialAggregateOperator(PartialAggregate(aggregate=node, schema=partial_schema(node)))
+        self.result: dict[str | None, Row] = {}
+        self.parallelism = parallelism
+        self.finals = [self.build(i, Restored()) for i in range(parallelism)]
+
+    def build(self, subtask: int, restored: Restored) -> AggregateOperator:
+        groups = range_of(subtask, self.parallelism, 16)
+        return AggregateOperator(
+            self.node, OperatorContext(self.node.id, SlotIndex(subtask), self.parallelism, 16, groups, restored)
+        )
+
+    def feed(self, batches: list[pl.DataFrame]) -> None:
+        """Batches that the exchange coalesced into one."""
+        partials = [out.rows for batch in batches for out in self.partial.on_batch(Batch(batch))]
+        rows = pl.concat(partials)
+        assert rows.schema == polars_schema(partial_schema(self.node))
+        subtasks = subtask_of(key_groups(hash_columns(rows.select("k"), (t.STRING,)), 16), self.parallelism, 16)
+        for subtask, final in enumerate(self.finals):
+            mine = rows.filter(pl.Series(subtasks == subtask))
+            for out in final.on_batch(Batch(mine)):
+                assert out.rows.schema == polars_schema(self.node.schema)
+                for row in out.rows.rows():
+                    self.result[row[0]] = row[1:]
+
+    def restart(self, parallelism: int) -> None:
+        states = [final.snapshot(CheckpointId(1)) for final in self.finals]
+        chunks = []
+        for state in states:
+            for chunk in state.chunks:
+                assert isinstance(chunk, NewChunk)
+                handle = ChunkHandle(name="c", groups=chunk.groups, rows=chunk.rows.height, size_bytes=0, checksum=0)
+                chunks.append(RestoredChunk(handle, decode_chunk(encode_chunk(chunk.rows), "c")))
+        self.parallelism = parallelism
+        restored = Restored(chunks=tuple(chunks), values=tuple(state.value for state in states))
+        self.finals = [self.build(i, restored) for i in range(parallelism)]
+
+
+def same(actual: object, expected: object) -> bool:
+    if isinstance(expected, Counter):
+        return Counter(actual) == expected  # type: ignore[arg-type]
+    if isinstance(expected, float) and isinstance(actual, float):
+        return math.isclose(actual, expected, rel_tol=1e-9, abs_tol=1e-6) or (
+            math.isnan(actual) and math.isnan(expected)
+        )
+    return actual == expected and type(actual) is type(expected)
+
+
+@pytest.mark.parametrize("names", [list(CASES)[i : i + 6] for i in range(0, len(CASES), 6)], ids=lambda n: n[0])
+@settings(max_examples=40, deadline=None)
+@given(
+    rows=rows,
+    cuts=st.lists(st.integers(1, 8), min_size=1),
+    coalesce=st.integers(1, 3),
+    restart=st.none() | st.tuples(st.integers(0, 5), st.integers(1, 3)),
+)
+def test_any_cut_gives_the_result_of_the_whole(
+    names: list[str], rows: list[Row], cuts: list[int], coalesce: int, restart: tuple[int, int] | None
+) -> None:
+    node = node_of(names)
+    whole = pl.DataFrame(rows, schema=polars_schema(INPUT), orient="row")
+    batches, start = [], 0
+    while start < whole.height:
+        size = cuts[len(batches) % len(cuts)]
+        batches.append(whole[start : start + size])
+        start += size
+    running = Deployment(node, 2)
+    for turn, at in enumerate(range(0, len(batches), coalesce)):
+        if restart is not None and turn == restart[0]:
+            running.restart(restart[1])
+        running.feed(batches[at : at + coalesce])
+
+    groups: dict[str | None, list[Row]] = defaultdict(list)
+    for row in rows:
+        groups[row[0]].append(row)
+    assert running.result.keys() == groups.keys()
+    for key, members in groups.items():
+        passing = [row for row in members if row[6]]
+        for number, call in enumerate(node.calls):
+            name = call.name.removesuffix(" filter (where f)")
+            among = members if call.filter is None else passing
+            expected = CASES[name][3](among) if among or ("first" not in name and "last" not in name) else None
+            assert same(running.result[key][number], expected), (call.name, key, running.result[key][number], expected)
+
+
+def test_all_types_of_results_are_the_calls_own() -> None:
+    for name in CASES:
+        assert polars_type(call_of(name, False).type) is not None

@@ -1,0 +1,186 @@
+"""Splits: every one is read to its end exactly once, whatever is in flight when a checkpoint is taken."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.unit.checkpoint.scenario import ONE, PLAN, SOURCE, Scenario, ack, only
+
+from tidegate.checkpoint import effects as ef
+from tidegate.checkpoint import events as ev
+from tidegate.checkpoint.manifest import Interval
+from tidegate.checkpoint.sources import SplitAssigner, add_numbers, contains, fresh, restored
+from tidegate.model.ids import SlotIndex
+from tidegate.model.messages import AssignSplits, SplitsWanted
+from tidegate.model.snapshot import SourceProgress, Split, SplitPosition
+
+
+def splits(*numbers: int) -> tuple[Split, ...]:
+    return tuple(Split(number=number, payload=b"split %d" % number) for number in numbers)
+
+
+def at(number: int, position: bytes | None = b"42") -> SplitPosition:
+    return SplitPosition(split=splits(number)[0], position=position)
+
+
+def discovered(assigner: SplitAssigner, *numbers: int, bounded: bool = False, endless: bool = False) -> SplitAssigner:
+    return assigner.on_discovered(splits(*numbers), b"state", bounded=bounded, endless=endless)
+
+
+def wanted(slot: int, *, open: int = 0, finished: tuple[int, ...] = ()) -> SplitsWanted:
+    return SplitsWanted(attempt=ONE, slot=SlotIndex(slot), operator=SOURCE, open=open, finished=finished)
+
+
+def numbers(message: AssignSplits) -> list[int]:
+    return [position.split.number for position in message.splits]
+
+
+@given(st.sets(st.integers(0, 60)), st.sets(st.integers(0, 60)))
+def test_an_interval_set_holds_exactly_what_was_added(before: set[int], added: set[int]) -> None:
+    intervals = add_numbers(add_numbers((), before), added)
+    assert {number for number in range(62) if contains(intervals, number)} == before | added
+    assert all(left.stop < right.start for left, right in zip(intervals, intervals[1:], strict=False))
+
+
+def test_a_reader_gets_splits_when_it_asks_and_a_repeated_request_gets_no_second_helping() -> None:
+    assigner = discovered(fresh(SOURCE, 2), 0, 1, 2)
+    assigner, (first,) = assigner.on_wanted(wanted(0)).assign(ONE)
+    assert (numbers(first), first.sequence, first.unassigned) == ([0], 0, True)
+    assigner, again = assigner.on_wanted(wanted(0)).assign(ONE)
+    assert again == ()
+    _, (second,) = assigner.on_wanted(wanted(0, finished=(0,))).assign(ONE)
+    assert (numbers(second), second.sequence) == ([1], 1)
+
+
+def test_a_reader_that_asked_in_vain_gets_the_next_discovery() -> None:
+    assigner, (nothing,) = discovered(fresh(SOURCE, 2)).on_wanted(wanted(1)).assign(ONE)
+    assert (nothing.subtask, nothing.splits, nothing.unassigned) == (1, (), False)
+    assigner, silent = assigner.assign(ONE)
+    assert silent == ()
+    _, (message,) = discovered(assigner, 0).assign(ONE)
+    assert (message.subtask, numbers(message)) == (1, [0])
+
+
+def test_a_request_before_the_first_discovery_is_answered_by_it() -> None:
+    assigner, messages = fresh(SOURCE, 1).on_wanted(wanted(0)).assign(ONE)
+    assert messages == ()
+    _, (message,) = discovered(assigner, 0).assign(ONE)
+    assert numbers(message) == [0]
+
+
+def test_endless_splits_are_dealt_out_at_once_and_evenly() -> None:
+    _, messages = discovered(fresh(SOURCE, 2), 0, 1, 2, 3, endless=True).assign(ONE)
+    assert [numbers(message) for message in messages] == [[0, 2], [1, 3]]
+
+
+def test_everybody_hears_once_that_nothing_more_will_come() -> None:
+    assigner = discovered(fresh(SOURCE, 2), 0, bounded=True)
+    assigner, messages = assigner.assign(ONE)
+    assert messages == ()
+    assigner, messages = assigner.on_wanted(wanted(1)).assign(ONE)
+    assert [(message.subtask, numbers(message), message.no_more) for message in messages] == [
+        (0, [], True),
+        (1, [0], True),
+    ]
+    assert assigner.on_wanted(wanted(1, open=1)).assign(ONE)[1] != ()
+    assert assigner.assign(ONE)[1] == ()
+
+
+def test_many_small_splits_go_in_handfuls_and_the_last_ones_singly() -> None:
+    assigner = discovered(fresh(SOURCE, 2), *range(100))
+    sizes: list[int] = []
+    held: list[int] = []
+    while assigner.unassigned:
+        assigner, (message,) = assigner.on_wanted(wanted(0, finished=tuple(held))).assign(ONE)
+        held = numbers(message)
+        sizes.append(len(held))
+    assert sizes[0] == 16
+    assert sizes[-1] == 1
+    assert sum(sizes) == 100
+
+
+def test_a_discovery_that_repeats_known_splits_adds_nothing() -> None:
+    assigner = discovered(discovered(fresh(SOURCE, 1), 0, 1), 0, 1, 2)
+    assert [split.number for split in assigner.pending] == [0, 1, 2]
+
+
+def test_a_restore_continues_open_splits_first_and_reads_done_ones_never() -> None:
+    state = fresh(SOURCE, 1).fold([SourceProgress(open=(at(3),), finished=(0, 1))])
+    for parallelism in (1, 2, 5):
+        assigner = discovered(restored(state, parallelism), 0, 1, 2, 3)
+        _, messages = assigner.on_wanted(wanted(0)).assign(ONE)
+        given_out = [position for message in messages for position in message.splits]
+        assert given_out == [at(3), at(2, None)]
+
+
+def test_a_position_survives_a_checkpoint_that_overtakes_its_assignment() -> None:
+    """T35: the split is on its way back to a reader when the barrier passes; no reader mentions it."""
+    state = fresh(SOURCE, 2).fold([SourceProgress(open=(at(7, b"row 12"),))])
+    assigner, _ = discovered(restored(state, 2), 7).assign(ONE)
+    folded = assigner.fold([SourceProgress(), SourceProgress()])
+    assert folded.open == (at(7, b"row 12"),)
+
+
+def test_a_split_assigned_during_a_checkpoint_is_in_its_manifest_once() -> None:
+    """T35: discovered and assigned after the trigger, opened before the barrier: open, and known to the enumerator."""
+    run = Scenario().run_up()
+    checkpoint = run.trigger()
+    run.feed(ev.SplitsDiscovered(run.now_ms, ONE, SOURCE, splits(0, 1), b"knows 0 and 1"))
+    run.feed(ev.SlotSaid(run.now_ms, wanted(0)))
+    acks = [ack(checkpoint, one) for one in PLAN.subtasks]
+    acks[0] = ack(checkpoint, PLAN.subtasks[0], progress=SourceProgress(open=(at(0, b"row 3"),)))
+    run.answer(*run.said(*acks))
+    (source,) = run.manifests()[0].sources
+    assert source.enumerator == b"knows 0 and 1"
+    assert source.open == (at(0, b"row 3"),)
+    again = run.successor().run_up()
+    effects = again.feed(
+        ev.SplitsDiscovered(again.now_ms, again.run.attempt, SOURCE, splits(0, 1), b"knows 0 and 1"),
+        ev.SlotSaid(again.now_ms, replace_attempt(wanted(1), again)),
+    )
+    dealt = [
+        position
+        for one in (*again.all(ef.SendToSlots),)
+        if isinstance(one.message, AssignSplits)
+        for position in one.message.splits
+    ]
+    assert dealt == [at(0, b"row 3"), at(1, None)]
+    assert only(effects, ef.SendToSlots)
+
+
+def replace_attempt(message: SplitsWanted, run: Scenario) -> SplitsWanted:
+    return SplitsWanted(
+        attempt=run.run.attempt,
+        slot=message.slot,
+        operator=message.operator,
+        open=message.open,
+        finished=message.finished,
+    )
+
+
+def test_finished_splits_fold_over_checkpoints_into_ranges() -> None:
+    assigner = fresh(SOURCE, 2)
+    first = assigner.fold([SourceProgress(finished=(0, 1)), SourceProgress(open=(at(2),))])
+    assigner = assigner.on_completed(first)
+    second = assigner.fold([SourceProgress(finished=(1, 3)), SourceProgress(finished=(2,))])
+    assert second.done == (Interval(0, 4),)
+    assert second.open == ()
+
+
+def test_splits_known_done_by_a_checkpoint_are_not_counted_as_held() -> None:
+    """The reader's own word may be lost; the checkpoint's cannot."""
+    assigner, _ = discovered(fresh(SOURCE, 1), 0, 1).on_wanted(wanted(0)).assign(ONE)
+    assigner = assigner.on_completed(assigner.fold([SourceProgress(finished=(0,))]))
+    _, (message,) = assigner.on_wanted(wanted(0)).assign(ONE)
+    assert numbers(message) == [1]
+
+
+def test_the_enumerators_state_is_kept_until_it_reports_after_a_restore() -> None:
+    state = replace_state(fresh(SOURCE, 1))
+    assert restored(state, 1).fold([]).enumerator == b"old"
+
+
+def replace_state(assigner: SplitAssigner):
+    return replace(assigner, enumerator=b"old").fold([])
