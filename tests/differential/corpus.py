@@ -321,8 +321,8 @@ def arrays(s: Sources) -> DataFrame:
 
 
 @query()
-def binary_and_hashes(s: Sources) -> DataFrame:
-    return s.events.select("id", "raw", F.base64("raw").alias("m"), F.length("raw").alias("n"), F.hex("raw").alias("h"))
+def binary(s: Sources) -> DataFrame:
+    return s.events.select("id", "raw", F.length("raw").alias("n"), F.hex("raw").alias("h"))
 
 
 @query()
@@ -432,9 +432,9 @@ def conditional_counts(s: Sources) -> DataFrame:
 
 
 @query()
-def count_distinct(s: Sources) -> DataFrame:
+def distinct_values_of_a_window(s: Sources) -> DataFrame:
     grouped = s.events.withWatermark("ts", DELAY).groupBy(F.window("ts", "20 seconds"))
-    return grouped.agg(F.count_distinct("key").alias("keys"), F.count("*").alias("n")).select(
+    return grouped.agg(F.size(F.collect_set("key")).alias("keys"), F.count("*").alias("n")).select(
         "window.start", "keys", "n"
     )
 
@@ -505,8 +505,8 @@ def growing_windows(s: Sources) -> DataFrame:
 
 
 @query(mode="update", keys=("grp",))
-def running_distinct_count(s: Sources) -> DataFrame:
-    return s.events.groupBy("grp").agg(F.count_distinct("key").alias("keys"))
+def running_distinct_values(s: Sources) -> DataFrame:
+    return s.events.groupBy("grp").agg(F.size(F.collect_set("key")).alias("keys"))
 
 
 @query(mode="update", keys=("day",))

@@ -33,7 +33,7 @@ from tidegate.model.ids import Attempt, PipelineId
 from tidegate.plan.graph import JobGraph
 from tidegate.plan.relational import OutputMode, Plan, Scan, Sink
 from tidegate.plan.stages import build_graph
-from tidegate.spark.checks import check_session, choose_parallelism, refuse_connect
+from tidegate.spark.checks import check_session, choose_parallelism, refuse_connect, task_slots
 from tidegate.spark.driver import JobMaster
 from tidegate.storage.open import open_store
 
@@ -69,7 +69,14 @@ def launch(request: QueryRequest) -> StreamingQuery:
             "the memory sink needs a name", hint='call .queryName("results"): it becomes the view to query'
         )
     config = to_config({**options.config, **request.trigger.config_fields()})
-    config = replace_parallelism(config, choose_parallelism(session, config.parallelism))
+    config = replace_parallelism(
+        config, choose_parallelism(session, config.parallelism, spare=request.format == "memory")
+    )
+    if config.parallelism >= task_slots(session):
+        log.warning(
+            "the query takes all %s task slots: other Spark jobs wait until it ends (option parallelism leaves some free)",
+            config.parallelism,
+        )
     translation = translate(
         request.df, mode=mode, sink=SinkRequest(request.format, options.sink, request.partition_by, request.payload)
     )

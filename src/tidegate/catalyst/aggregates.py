@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from tidegate.catalyst import functions
 from tidegate.catalyst.checks import LABELS
 from tidegate.catalyst.context import Context, nullability, output_of, project
-from tidegate.catalyst.java import Java, items
+from tidegate.catalyst.java import Java, class_name, items
 from tidegate.catalyst.naming import Relation, Scope
 from tidegate.catalyst.printing import sql_text
 from tidegate.catalyst.tree import Node, read
@@ -212,14 +212,18 @@ def _results_above(
 def _event_time(grouping: list[Java], keys: list[Column]) -> EventTimeKey | None:
     """The key whose attribute carries a watermark: a window closes at its end, a plain time at itself."""
     for expression, key in zip(grouping, keys, strict=True):
-        if hasattr(expression, "metadata") and expression.metadata().contains(_WATERMARK):
+        if _notes(expression, _WATERMARK):
             return EventTimeKey(key.name, "end" if isinstance(key.type, t.Struct) else None)
     return None
 
 
 def _refuse_session_windows(grouping: list[Java]) -> None:
-    for expression in grouping:
-        if expression.getClass().getSimpleName() == "AttributeReference" and expression.metadata().contains(_SESSION):
-            raise InvalidQuery(
-                "session_window() is not supported yet", hint="use window() with a fixed length, tumbling or sliding"
-            )
+    if any(_notes(expression, _SESSION) for expression in grouping):
+        raise InvalidQuery(
+            "session_window() is not supported yet", hint="use window() with a fixed length, tumbling or sliding"
+        )
+
+
+def _notes(expression: Java, key: str) -> bool:
+    """Whether the analyser left a note about event time on an attribute."""
+    return class_name(expression) == "AttributeReference" and bool(expression.metadata().contains(key))

@@ -83,6 +83,9 @@ _REFUSED = {
 }  # fmt: skip
 
 
+_DISTINCT = "Distinct aggregations are not supported"
+
+
 def refused_operator(kind: str) -> InvalidQuery:
     what, hint = _REFUSED.get(
         kind, (f"the operator {kind}", "write that step with mapInArrow, or leave it to a query before this one")
@@ -148,9 +151,12 @@ def one_line_sql(expression: Java) -> str:
     return text if len(text) <= 200 else text[:198] + " …"
 
 
-def check_operators(analysed: Java) -> None:
-    """Refuses operators that the optimiser would turn into others, so that they keep the name the user knows."""
-    pending = [analysed]
+def check_operators(analysed: Java) -> int:
+    """Refuses operators that the optimiser would turn into others, so that they keep the name the user knows.
+
+    Returns how many aggregations of streams the query has.
+    """
+    pending, aggregations = [analysed], 0
     while pending:
         plan = pending.pop()
         if plan.isStreaming():
@@ -159,7 +165,9 @@ def check_operators(analysed: Java) -> None:
                 raise refused_operator(kind)
             if kind == "Join" and plan.left().isStreaming() and plan.right().isStreaming():
                 raise refused_operator("StreamJoin")
+            aggregations += kind == "Aggregate"
             pending.extend(reversed(items(plan.children())))
+    return aggregations
 
 
 def check_streaming_rules(spark: SparkSession, analysed: Java, mode: OutputMode) -> None:
@@ -171,6 +179,8 @@ def check_streaming_rules(spark: SparkSession, analysed: Java, mode: OutputMode)
         catalyst(spark).analysis.UnsupportedOperationChecker.checkForStreaming(analysed, chosen)
     except PySparkException as error:
         text = one_line(error)
+        if text.startswith(_DISTINCT):
+            return  # We go beyond Spark here. All its rules that depend on the output mode were checked before this one.
         raise InvalidQuery(f"Spark refuses the query: {_without_advice(text)}", hint=_rule_hint(text, mode)) from None
 
 
@@ -190,8 +200,6 @@ def _rule_hint(text: str, mode: OutputMode) -> str:
         )
     if "join" in lowered:
         return "keep the stream on the preserved side: stream.join(static, …, 'left'), or use an inner join"
-    if "distinct" in lowered:
-        return "use approx_count_distinct(), or size(collect_set(column))"
     if "correctness" in lowered or "stateful operator" in lowered:
         return (
             "one aggregation after another needs append mode and windows; pivot() counts as two: write it as "

@@ -32,6 +32,10 @@ class Names:
         self._operators[kind] += 1
         return OperatorId(f"{kind}-{number}")
 
+    def count(self, kind: str) -> int:
+        """How many operators of a kind got a name so far."""
+        return self._operators[kind]
+
 
 @dataclass(frozen=True, slots=True)
 class Scope:

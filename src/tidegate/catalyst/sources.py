@@ -7,7 +7,9 @@ from pyspark.cloudpickle import loads
 from tidegate.catalyst.context import Context, attributes, output_of
 from tidegate.catalyst.java import Java, byte_string, class_name, pairs
 from tidegate.catalyst.naming import Relation, Scope, fields_of
+from tidegate.catalyst.types import schema_of
 from tidegate.connectors.python_source.payload import pack
+from tidegate.model.errors import InvalidQuery
 from tidegate.model.types import Schema
 from tidegate.plan.relational import Scan
 
@@ -22,6 +24,13 @@ def file_scan(context: Context, plan: Java) -> Relation:
     if form.lower() in _ZONED_FORMATS:
         # Timestamps written without a zone, in files or in directory names, are in the session's.
         options.setdefault("timezone", context.zone)
+    known = {one.name for one in schema_of(source.sourceInfo().schema().json())}
+    hidden = [str(node.fields["name"]) for node in attributes(plan) if node.fields["name"] not in known]
+    if hidden:
+        raise InvalidQuery(
+            f"the hidden column {hidden[0]!r} of a file source is not supported",
+            hint="write the file's name or date into the rows, or into a directory name=value",
+        )
     return _scan(context, plan, form.lower(), options, b"")
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from pyspark.sql import DataFrame
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
 
 from tidegate.catalyst.checks import check_determinism, check_operators, check_streaming_rules, require_stream
 from tidegate.catalyst.context import Context, attributes, output_of
 from tidegate.catalyst.expressions import Expressions
-from tidegate.catalyst.java import Java
+from tidegate.catalyst.java import Java, one_line
 from tidegate.catalyst.naming import Names
 from tidegate.catalyst.pruning import prune
 from tidegate.catalyst.relations import relation
@@ -47,12 +48,17 @@ def translate(df: DataFrame, *, mode: OutputMode, sink: SinkRequest) -> Translat
     frame: Java = df._jdf
     analysed = frame.queryExecution().analyzed()
     check_determinism(spark, analysed)
-    check_operators(analysed)
+    aggregations = check_operators(analysed)
     check_streaming_rules(spark, analysed, mode)
-    session: Java = spark._jsparkSession
-    optimised = session.sessionState().optimizer().execute(analysed)
+    optimised = _optimise(spark, analysed)
     context = Context(spark, mode, Names(), Expressions(spark))
     top = relation(context, optimised)
+    if context.names.count("aggregate") > aggregations:
+        # The optimiser rewrote one aggregation as several; their event time would be lost between them.
+        raise InvalidQuery(
+            "DISTINCT over different columns, or DISTINCT with FILTER, in one aggregation is not supported",
+            hint="use size(collect_set(column)) for all but one of them, or a query for each",
+        )
     public = output_of(analysed)
     # The optimiser keeps the positions of the output, not always the names.
     columns = [top.scope[node.expr_id].name for node in attributes(optimised)]
@@ -70,6 +76,17 @@ def translate(df: DataFrame, *, mode: OutputMode, sink: SinkRequest) -> Translat
         inputs=(top.plan,),
     )
     return Translation(_sink(prune(plan)), tuple(context.warnings), str(optimised.toString()))
+
+
+def _optimise(spark: SparkSession, analysed: Java) -> Java:
+    session: Java = spark._jsparkSession
+    try:
+        return session.sessionState().optimizer().execute(analysed)
+    except PySparkException as error:
+        raise InvalidQuery(
+            f"Spark could not optimise the query: {one_line(error)}",
+            hint="the same query fails with Spark's own writeStream",
+        ) from error
 
 
 def _check_names(names: list[str], sink: SinkRequest) -> None:

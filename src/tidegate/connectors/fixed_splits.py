@@ -17,6 +17,9 @@ class FixedSplits(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", t
 class FixedEnumerator:
     """Discovers all splits in the first round. Restored splits win over the options: their number is fixed at first start."""
 
+    endless = True
+    """All splits are dealt out at once: they move through time together, so none may wait for another to end."""
+
     def __init__(self, plan: Callable[[], tuple[bytes, ...]], *, bounded: bool) -> None:
         self._plan = plan
         self._stops = bounded

@@ -72,10 +72,11 @@ class AggregateOperator:
         if not rows.height:
             return
         keys = take_apart(rows, self._keys) if self._keys else rows.select(k0=pl.repeat(True, pl.len()))
-        changed = self._merge(keys, rows.select(self._accumulator_names))
-        if self._node.mode is OutputMode.UPDATE:
-            yield from self._emit(changed)
+        keys, values = self._merge(keys, rows.select(self._accumulator_names))
         self._count()
+        if self._node.mode is OutputMode.UPDATE:
+            for start in range(0, keys.height, SLICE_ROWS):
+                yield self._results(keys[start : start + SLICE_ROWS], values[start : start + SLICE_ROWS])
 
     def on_watermark(self, watermark_us: int) -> Iterator[Output]:
         self._watermark_us = max(self._watermark_us, watermark_us)
@@ -84,10 +85,10 @@ class AggregateOperator:
         closed = self._table.rows_at_most(self._end_leaf, self._watermark_us)
         for start in range(0, len(closed), SLICE_ROWS):
             piece = closed[start : start + SLICE_ROWS]
-            finished = list(self._emit(piece)) if self._node.mode is OutputMode.APPEND else []
             # No tombstones: the watermark in the snapshot says that these groups are gone.
             self._table.remove(piece, tombstones=False)
-            yield from finished
+            if self._node.mode is OutputMode.APPEND:
+                yield self._results(self._table.keys_of(piece), self._values_of(piece))
         self._first_end_us = self._table.smallest(self._end_leaf)
         self._count()
 
@@ -130,25 +131,22 @@ class AggregateOperator:
         self.counters.late_rows += rows.height - on_time.height
         return on_time
 
-    def _merge(self, keys: pl.DataFrame, added: pl.DataFrame) -> NDArray[np.int64]:
-        """Returns the rows that changed, each once."""
+    def _merge(self, keys: pl.DataFrame, added: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """Returns the groups that changed, each once: keys and what is now in the table for them."""
         table = self._table
         rows, new_rows = table.upsert(keys)
         if self._end_leaf is not None and len(new_rows):
             self._remember_end(keys.to_series(self._end_leaf))
-        if len(new_rows) < len(rows):
+        if not table.all_distinct(rows):
             rows, added = self._combined(rows, added)
+            keys = table.keys_of(rows)
         if len(new_rows) < len(rows):
-            before = table.values_of(rows)
-            before.columns = self._accumulator_names
-            added = merged(self._accumulators, before, added)
+            added = merged(self._accumulators, self._values_of(rows), added)
         table.write(rows, added)
-        return rows
+        return keys, added
 
     def _combined(self, rows: NDArray[np.int64], added: pl.DataFrame) -> tuple[NDArray[np.int64], pl.DataFrame]:
         """Accumulator rows of one key (batches of several senders in one) are first combined among themselves."""
-        if self._table.all_distinct(rows):
-            return rows, added
         numbered = added.with_columns(pl.Series("row", rows))
         with overflow_as_data_error(self._accumulators):
             grouped = numbered.group_by("row", maintain_order=True).agg(combine_expressions(self._accumulators))
@@ -160,14 +158,14 @@ class AggregateOperator:
         if isinstance(first, int) and (self._first_end_us is None or first < self._first_end_us):
             self._first_end_us = first
 
-    def _emit(self, rows: NDArray[np.int64]) -> Iterator[Output]:
-        for start in range(0, len(rows), SLICE_ROWS):
-            piece = rows[start : start + SLICE_ROWS]
-            values = self._table.values_of(piece)
-            values.columns = self._accumulator_names
-            results = [accumulator.finish(values) for accumulator in self._accumulators]
-            keys = put_together(self._table.keys_of(piece), self._keys).get_columns() if self._keys else []
-            yield Batch(pl.DataFrame([*keys, *results]))
+    def _values_of(self, rows: NDArray[np.int64]) -> pl.DataFrame:
+        values = self._table.values_of(rows)
+        values.columns = self._accumulator_names
+        return values
+
+    def _results(self, keys: pl.DataFrame, values: pl.DataFrame) -> Batch:
+        results = [accumulator.finish(values) for accumulator in self._accumulators]
+        return Batch(pl.DataFrame([*(put_together(keys, self._keys).get_columns() if self._keys else ()), *results]))
 
     def _hash_keys(self, keys: pl.DataFrame) -> NDArray[np.uint64]:
         """As the exchange hashes whole keys: a struct by its fields, without the leaf that says whether it is null."""

@@ -64,7 +64,7 @@ class BarrierJob:
         except TidegateError as refused:
             failure = refused
         except (Py4JError, PySparkException, OSError) as failed:
-            failure = explain_job_failure(str(failed), self._session, self._parallelism)
+            failure = explain_job_failure(str(failed), self._parallelism)
         self._on_end(failure)
 
     def _frame(self) -> DataFrame:
@@ -90,7 +90,7 @@ class BarrierJob:
                 return
 
 
-def explain_job_failure(text: str, session: SparkSession | None, parallelism: int) -> TidegateError:
+def explain_job_failure(text: str, parallelism: int) -> TidegateError:
     """What Spark's many lines mean. Slots report failures themselves, so what is left is about Spark and its workers."""
     if "PYTHON_VERSION_MISMATCH" in text:
         found = re.search(r"[^\n]*different version[^\n]*", text)
@@ -107,9 +107,10 @@ def explain_job_failure(text: str, session: SparkSession | None, parallelism: in
             "(spark.archives with venv-pack, PYSPARK_PYTHON)",
         )
     if "BARRIER_JOB_SLOTS_NUMBER_CHECK_FAILED" in text.upper() or "more slots than" in text:
-        if session is not None:
-            return too_few_slots(session, parallelism, task_slots(session))
-        return InvalidQuery(f"the cluster has fewer task slots than the {parallelism} the query asks for")
+        return InvalidQuery(
+            f"the cluster can run fewer tasks at once than the {parallelism} slots the query asks for",
+            hint="lower option parallelism, or give Spark more cores: all slots run at the same time",
+        )
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.strip().startswith("at ")]
     reason = next(
         (line for line in lines if "Most recent failure" in line or "Exception" in line), lines[0] if lines else text

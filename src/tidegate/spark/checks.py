@@ -8,6 +8,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tidegate.model.errors import InvalidQuery
 
+PARALLELISM_SETTING = "spark.tidegate.parallelism"
+"""Of the session: slots of a query that does not say how many it wants."""
+
 
 def refuse_connect(df: object) -> None:
     """Raises InvalidQuery for a DataFrame of a Spark Connect session, or for something that is no DataFrame."""
@@ -52,14 +55,16 @@ def is_one_host(session: SparkSession) -> bool:
     return str(session.sparkContext.master).partition("[")[0] == "local"
 
 
-def choose_parallelism(session: SparkSession, wanted: int) -> int:
-    """``wanted``, or all task slots of the cluster when it is 0. Raises InvalidQuery when a local session has too few.
+def choose_parallelism(session: SparkSession, wanted: int, *, spare: bool) -> int:
+    """``wanted``; when it is 0, the session's ``spark.tidegate.parallelism``, else all task slots of the cluster.
 
-    Executors of a cluster may still be on their way: then the deploy waits for them.
+    ``spare``: leave one of them free if nothing was asked for, because the user will run Spark jobs beside the query. Raises
+    InvalidQuery when a local session has too few; executors of a cluster may still be on their way, so there the deploy waits.
     """
     available = task_slots(session)
+    wanted = wanted or int(session.conf.get(PARALLELISM_SETTING, "0") or 0)
     if wanted == 0:
-        return max(1, available)
+        return max(1, available - 1 if spare else available)
     if wanted > available and is_one_host(session):
         raise too_few_slots(session, wanted, available)
     return wanted

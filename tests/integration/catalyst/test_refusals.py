@@ -134,9 +134,16 @@ def test_spark_rules_are_kept_without_advice_to_silence_them(timed, translated):
     assert "checkCorrectness" not in text
 
 
-def test_distinct_aggregates_are_refused_with_an_alternative(timed, translated):
-    query = timed.groupBy(F.window("date_time", "5 seconds")).agg(F.countDistinct("bidder"))
-    assert "approx_count_distinct" in refused(translated, query)
+def test_distinct_over_different_columns_in_one_aggregation_is_refused(timed, translated):
+    windows = timed.groupBy(F.window("date_time", "5 seconds"))
+    two = windows.agg(F.countDistinct("bidder").alias("a"), F.countDistinct("auction").alias("b"))
+    assert "collect_set" in refused(translated, two)
+    filtered = windows.agg(F.expr("count(DISTINCT bidder) FILTER (WHERE price > 3)").alias("a"))
+    assert "collect_set" in refused(translated, filtered)
+
+
+def test_hidden_file_columns_are_refused(files, translated):
+    assert "'_metadata'" in refused(translated, files.select("id", "_metadata.file_path"))
 
 
 def test_a_union_with_static_rows_is_refused(spark, bids, translated):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 from hypothesis import given
@@ -41,7 +42,7 @@ def numbers(message: AssignSplits) -> list[int]:
 def test_an_interval_set_holds_exactly_what_was_added(before: set[int], added: set[int]) -> None:
     intervals = add_numbers(add_numbers((), before), added)
     assert {number for number in range(62) if contains(intervals, number)} == before | added
-    assert all(left.stop < right.start for left, right in zip(intervals, intervals[1:], strict=False))
+    assert all(left.stop < right.start for left, right in itertools.pairwise(intervals))
 
 
 def test_a_reader_gets_splits_when_it_asks_and_a_repeated_request_gets_no_second_helping() -> None:

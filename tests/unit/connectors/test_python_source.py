@@ -142,28 +142,43 @@ def test_a_restore_from_every_position_yields_exactly_the_remaining_rows(kind: s
         assert drain(connectors.source(of).open(split, position)) == everything[emitted:]
 
 
-def test_a_simple_source_is_one_sequential_split_that_is_restored_by_its_own_method() -> None:
+def test_a_simple_source_is_read_range_by_range_and_restored_by_its_own_method() -> None:
     of, connectors = scan(Simple), RealConnectors()
-    (split,) = connectors.enumerator(of, QueryConfig()).discover(0)
-    reader = connectors.source(of).open(split, None)
-    seen: list[tuple[int, str]] = []
-    for now_ms in range(0, 1_000, 10):
-        frame = reader.read(4, now_ms)
-        seen += [] if frame is None else frame.rows()
-        restored = connectors.source(of).open(split, reader.position)
-        following = restored.read(100, 0) or None if len(seen) == 25 else restored.read(100, 0)
-        if len(seen) < 25 and following is not None:
-            assert following.rows()[0] == (len(seen), str(len(seen)))
-    assert seen == expected() and not reader.finished
+    enumerator = connectors.enumerator(of, QueryConfig())
+    splits = [split for now_ms in range(5) for split in enumerator.discover(now_ms)]
+    assert [split.number for split in splits] == [0, 1, 2]
+    source = connectors.source(of)
+    assert [row for split in splits for row in drain(source.open(split, None), rows_max=4)] == expected()
+    for position, emitted in positions(source, splits[1], rows_max=4):
+        assert drain(source.open(splits[1], position)) == expected()[10 + emitted : 20]
 
 
-def test_a_bounded_simple_source_ends_after_one_read_as_in_spark() -> None:
-    assert read_all(scan(Simple)) == expected(10)
+def test_bounded_runs_of_a_simple_source_take_one_read_each_and_go_on_from_each_other() -> None:
+    of, connectors = scan(Simple), RealConnectors()
+    seen: list[Any] = []
+    state = b""
+    for run in range(4):
+        enumerator = connectors.enumerator(of, BOUNDED)
+        known = enumerator.restore(state, ())
+        found = enumerator.discover(run)
+        assert enumerator.bounded and all(split.number >= len(known) for split in found)
+        seen += [row for split in found for row in drain(connectors.source(of).open(split, None))]
+        state = enumerator.snapshot()
+    assert seen == expected()
 
 
 def test_a_simple_source_that_does_not_move_is_an_error_and_no_endless_loop() -> None:
     with pytest.raises(DataError, match="did not move the offset"):
         read_all(scan(Simple, stuck="yes"))
+
+
+def test_a_simple_source_that_cannot_repeat_itself_is_refused() -> None:
+    class Forgetful(DataSource):
+        def simpleStreamReader(self, schema: Any) -> SimpleDataSourceStreamReader:
+            return SimpleDataSourceStreamReader()
+
+    with pytest.raises(InvalidQuery, match="readBetweenOffsets"):
+        RealConnectors().enumerator(scan(Forgetful), BOUNDED)
 
 
 def test_an_error_in_read_shows_the_users_traceback() -> None:

@@ -90,12 +90,14 @@ def test_the_speed_ramps_up_in_steps_and_no_value_comes_before_its_timestamp() -
     assert all(config.due(int(at_us) // 1_000) <= value for value, at_us in enumerate(offsets_us))
 
 
-def test_a_bounded_run_over_a_fresh_rate_source_is_empty_as_in_spark() -> None:
-    of = scan(rowsPerSecond=10)
-    enumerator = rate_enumerator(of, QueryConfig(bounded=True, parallelism=2))
-    splits = enumerator.discover(0)
-    assert len(splits) == 2 and enumerator.bounded
-    assert all(RateSource(of).open(split, None).finished for split in splits)
+def test_a_source_without_end_cannot_be_read_to_its_end() -> None:
+    with pytest.raises(InvalidQuery, match="no end"):
+        rate_enumerator(scan(), QueryConfig(bounded=True))
+
+
+def test_all_partitions_are_dealt_out_at_once() -> None:
+    """None of them ever ends, so one that waited for another would wait for ever."""
+    assert rate_enumerator(scan(numPartitions=9), QueryConfig(parallelism=2)).endless
 
 
 @pytest.mark.parametrize(

@@ -72,6 +72,13 @@ def test_many_malformed_lines_do_not_hide_the_good_ones(tmp_path: Path) -> None:
     assert json_rows(tmp_path, data, Field("a", t.LONG)) == [(n if n % 7 else None,) for n in range(200)]
 
 
+def test_numbers_that_json_cannot_write_are_read_from_the_words_spark_uses(tmp_path: Path) -> None:
+    data = '{"f":"NaN"}\n{"f":"-Infinity"}\n{"f":"1.5"}\n{"f":1.5}\nbroken\n{"f":"INF"}'
+    (nan,), *others = json_rows(tmp_path, data, Field("f", t.DOUBLE))
+    assert nan != nan
+    assert others == [(float("-inf"),), (None,), (1.5,), (None,), (float("inf"),)]
+
+
 def test_failfast_json_names_the_file(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"x\.json"):
         json_rows(tmp_path, '{"a":1}\nbroken', Field("a", t.LONG), mode="failfast")

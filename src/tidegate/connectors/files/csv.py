@@ -43,16 +43,6 @@ class _CsvLines:
     def __init__(self, config: FileSourceConfig, names: tuple[str, ...]) -> None:
         self._config = config
         self._names = names
-        separator, quote, escape = (re.escape(c.encode()) for c in (config.separator, config.quote, config.escape))
-        if not config.quote:
-            self._tricky = None
-        elif config.quote == config.escape:
-            self._tricky = re.compile(
-                rb"[^%b%b\n]%b" % (separator, quote, quote) + rb"(?!%b|%b|\n)" % (separator, quote)
-            )
-        else:
-            inside = rb"[^%b\n]%b[^%b\n]" % (separator, quote, separator)
-            self._tricky = re.compile(rb"|".join([inside, *([escape] if config.escape else [])]))
         q, e, s = (re.escape(c) for c in (config.quote, config.escape, config.separator))
         body = f"(?:[^{q}]|{q}{q})*" if config.quote == config.escape else f"(?:[^{q}{e}]|{e}.)*" if e else f"[^{q}]*"
         self._quoted = re.compile(f"{q}({body}){q}(?={s}|$)") if q else None
@@ -62,7 +52,9 @@ class _CsvLines:
         block = lines.text
         if lines.first and self._config.header:
             block = re.sub(rb"\A(?:[ \t]*\n)*[^\n]*\n", b"", block, count=1)
-        block = re.sub(rb"(?m)^[ \t]*\n", b"", block) if re.search(rb"(?:\A|\n)[ \t]*\n", block) else block
+        # Looking for the rare blank line with plain searches first: they are fifty times faster than the expression.
+        if block.startswith((b"\n", b" ", b"\t")) or any(mark in block for mark in (b"\n\n", b"\n ", b"\n\t")):
+            block = re.sub(rb"(?m)^[ \t]*\n", b"", block)
         if not block:
             return pl.DataFrame(schema=dict.fromkeys(self._names, pl.String))
         frame = self._split_slowly(block) if self._is_tricky(block) else self._split_fast(block, lines.where)
@@ -70,14 +62,19 @@ class _CsvLines:
         return frame.with_columns(pl.when(pl.col(pl.String) != null).then(pl.col(pl.String)))
 
     def _is_tricky(self, block: bytes) -> bool:
-        """Lines on which Spark's parser and the standard differ: escapes, stray quotes, quotes that stay open."""
-        quote = self._config.quote
-        if self._tricky is None or quote.encode() not in block:
+        """Lines on which Spark's parser and the standard differ: escapes, quotes inside of a field, quotes that stay open."""
+        quote, escape = self._config.quote.encode(), self._config.escape.encode()
+        if not quote or quote not in block:
             return False
-        if self._tricky.search(block):
+        if escape and escape != quote and escape in block:
             return True
-        buffer = np.frombuffer(block, dtype=np.uint8)
-        starts = np.concatenate([[0], np.flatnonzero(buffer == ord("\n"))[:-1] + 1])
+        buffer = np.frombuffer(b"\n" + block, dtype=np.uint8)  # Every quote has a neighbour on both sides.
+        at = np.flatnonzero(buffer == ord(quote))
+        edges = (self._config.separator + "\n" + (self._config.quote if escape == quote else "")).encode()
+        is_edge = np.isin(np.arange(256), np.frombuffer(edges, dtype=np.uint8))
+        if not (is_edge[buffer[at - 1]] | is_edge[buffer[at + 1]]).all():
+            return True
+        starts = np.flatnonzero(buffer == ord("\n"))[:-1]
         return bool((np.add.reduceat((buffer == ord(quote)).astype(np.int64), starts) % 2).any())
 
     def _split_fast(self, block: bytes, where: str) -> pl.DataFrame:

@@ -18,7 +18,7 @@ from tidegate.model.errors import InvalidQuery
 from tidegate.operators.arrow_columns import arrow_column
 from tidegate.operators.columns import arrow_schema
 
-ROW_GROUP_ROWS = 131_072
+ROW_GROUP_ROWS = 65_536
 ROW_GROUP_BYTES = 32 * 1024 * 1024
 """A row group is written when either is reached: memory stays bounded however long a checkpoint takes."""
 

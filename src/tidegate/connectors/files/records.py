@@ -100,16 +100,39 @@ def json_parser(config: FileSourceConfig, fields: tuple[t.Field, ...]) -> ParseL
     # A line must count even if no column of it is wanted, and it must still be JSON.
     read_schema = schema or {"": pl.Null()}
 
-    def parse(lines: Lines) -> pl.DataFrame:
+    floats = [field.name for field in fields if field.type in t.FRACTIONAL]
+
+    def read(lines: Lines, as_types: dict[str, pl.DataType]) -> pl.DataFrame:
         try:
-            frame = pl.read_ndjson(lines.text, schema=read_schema, ignore_errors=not config.fail_fast)
+            return pl.read_ndjson(lines.text, schema=as_types, ignore_errors=not config.fail_fast)
         except pl.exceptions.PolarsError as error:
             if config.fail_fast:
                 raise corrupt(f"the JSON lines after {lines.where}", error) from error
-            frame = _parse_around_malformed(lines.text, read_schema)
+            return _parse_around_malformed(lines.text, as_types)
+
+    def parse(lines: Lines) -> pl.DataFrame:
+        frame = read(lines, read_schema)
+        if floats and any(mark in lines.text for mark in _NOT_FINITE_MARKS):
+            words = read(lines, dict.fromkeys(floats, pl.String()))
+            frame = frame.with_columns(
+                _not_finite(words[name]).zip_with(frame[name].is_null(), frame[name]) for name in floats
+            )
         return frame.select(values) if values else frame
 
     return parse
+
+
+_NOT_FINITE_MARKS = (b'NaN"', b'Infinity"', b'INF"')
+_NOT_FINITE = {
+    "NaN": float("nan"),
+    **dict.fromkeys(("Infinity", "+Infinity", "INF", "+INF"), float("inf")),
+    **dict.fromkeys(("-Infinity", "-INF"), float("-inf")),
+}
+
+
+def _not_finite(words: pl.Series) -> pl.Series:
+    """The only strings that Spark takes for numbers: what it writes itself where JSON has no number."""
+    return words.replace_strict(_NOT_FINITE, default=None, return_dtype=pl.Float64)
 
 
 def _parse_around_malformed(block: bytes, schema: dict[str, pl.DataType]) -> pl.DataFrame:

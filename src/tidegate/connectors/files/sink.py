@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -174,6 +175,9 @@ class FileSinkWriter:
         """What was not prepared is not wanted; a file left behind by a crash is swept by a later attempt."""
         for file in [*self._open.values(), *self._closed]:
             (self._config.path / file.staged).unlink(missing_ok=True)
+        for file in self._open.values():
+            with contextlib.suppress(OSError):  # The name is gone already: this only gives the handle back.
+                file.encoder.close()
         self._open, self._closed = {}, []
 
     def _append(self, partition: str, rows: pl.DataFrame) -> None:

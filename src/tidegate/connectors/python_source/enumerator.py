@@ -6,18 +6,15 @@ import inspect
 import json
 
 import msgspec
-from pyspark.errors import PySparkNotImplementedError
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, SimpleDataSourceStreamReader
+from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.streaming.datasource import ReadAllAvailable, SupportsTriggerAvailableNow
-from pyspark.sql.types import StructType
 
-from tidegate.connectors.fixed_splits import FixedEnumerator
 from tidegate.connectors.python_source.payload import unpack
-from tidegate.connectors.python_source.splits import Offset, PartitionSplit, SequentialSplit, offset_text
+from tidegate.connectors.python_source.readers import stream_reader
+from tidegate.connectors.python_source.splits import Offset, PartitionSplit, offset_text
 from tidegate.model.config import QueryConfig
-from tidegate.model.errors import CorruptSnapshot, InvalidQuery
+from tidegate.model.errors import CorruptSnapshot, TidegateError
 from tidegate.model.snapshot import Split
-from tidegate.operators.ports import SplitEnumerator
 from tidegate.operators.user_functions import failure
 from tidegate.plan.relational import Scan
 
@@ -37,37 +34,9 @@ class KnownRanges(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", t
     ranges: tuple[KnownRange, ...] = ()
 
 
-def python_enumerator(scan: Scan, config: QueryConfig) -> SplitEnumerator:
+def python_enumerator(scan: Scan, config: QueryConfig) -> RangeEnumerator:
     datasource, schema = unpack(scan.payload, scan.source_schema)
-    reader = stream_reader(datasource, schema)
-    if isinstance(reader, DataSourceStreamReader):
-        return RangeEnumerator(reader, scan.format, bounded=config.bounded)
-
-    def plan() -> tuple[bytes, ...]:
-        try:
-            start = offset_text(reader.initialOffset(), "initialOffset")
-        except Exception as error:
-            raise failure(error, f"data source {scan.format}", "in initialOffset()") from error
-        return (msgspec.msgpack.encode(SequentialSplit(start=start, once=config.bounded)),)
-
-    return FixedEnumerator(plan, bounded=config.bounded)
-
-
-def stream_reader(datasource: DataSource, schema: StructType) -> DataSourceStreamReader | SimpleDataSourceStreamReader:
-    """The partitioned reader if the source has one, else the simple one, as Spark chooses."""
-    name = type(datasource).name()
-    try:
-        try:
-            return datasource.streamReader(schema)
-        except PySparkNotImplementedError:
-            return datasource.simpleStreamReader(schema)
-    except PySparkNotImplementedError as error:
-        raise InvalidQuery(
-            f"the data source {name} cannot be read as a stream",
-            hint="implement streamReader() or simpleStreamReader(), or use spark.read",
-        ) from error
-    except Exception as error:
-        raise failure(error, f"data source {name}", "in streamReader()") from error
+    return RangeEnumerator(stream_reader(datasource, schema), scan.format, bounded=config.bounded)
 
 
 class RangeEnumerator:
@@ -103,7 +72,7 @@ class RangeEnumerator:
             if end == start:
                 return ()
             count = len(self._reader.partitions(json.loads(start), json.loads(end)))
-        except InvalidQuery:
+        except TidegateError:
             raise
         except Exception as error:
             raise failure(error, f"data source {self._name}", "while looking for new offsets on the driver") from error

@@ -21,29 +21,8 @@ class PartitionSplit(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"
     count: int
 
 
-class SequentialSplit(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="sequential/1"):
-    """All of a SimpleDataSourceStreamReader, from ``start`` on. ``once``: a bounded run, one read() is everything."""
-
-    start: str
-    once: bool = False
-
-
 class PartitionPosition(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="partition-position/1"):
     rows: int
-
-
-class SequentialPosition(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="sequential-position/1"):
-    """``rows`` rows of the read from ``start`` to ``end`` are out; ``end`` is None before the first read from ``start``."""
-
-    start: str
-    end: str | None
-    rows: int
-    finished: bool = False
-
-
-def decode_split(payload: bytes) -> PartitionSplit | SequentialSplit:
-    split: PartitionSplit | SequentialSplit = msgspec.msgpack.decode(payload, type=PartitionSplit | SequentialSplit)
-    return split
 
 
 def offset_text(offset: Offset, method: str) -> str:

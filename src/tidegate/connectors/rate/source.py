@@ -13,6 +13,7 @@ from tidegate.connectors.pacing import Pace, wall_ms
 from tidegate.connectors.rate.config import RateConfig, parse_rate
 from tidegate.connectors.rows import RowShape
 from tidegate.model.config import QueryConfig
+from tidegate.model.errors import InvalidQuery
 from tidegate.model.snapshot import Split
 from tidegate.plan.relational import Scan
 
@@ -23,8 +24,6 @@ class RateSplit(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag
     part: int
     of: int
     started_ms: int
-    end: int | None = None
-    """Bounded run: values below this one."""
 
 
 class RatePosition(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="rate-position/1"):
@@ -33,15 +32,18 @@ class RatePosition(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", 
 
 def rate_enumerator(scan: Scan, config: QueryConfig, wall: Callable[[], int] = wall_ms) -> FixedEnumerator:
     rate = parse_rate(scan, warn=True)
+    if config.bounded:
+        raise InvalidQuery(
+            "the rate source has no end, so availableNow would never finish", hint="use trigger(checkpoint=…), or files"
+        )
     parts = rate.partitions or config.parallelism or 1
 
     def plan() -> tuple[bytes, ...]:
-        # Nothing is due at the moment of the first start: as in Spark, a bounded run over a fresh rate source is empty.
-        end = 0 if config.bounded else None
-        splits = (RateSplit(part=part, of=parts, started_ms=wall(), end=end) for part in range(parts))
+        started_ms = wall()
+        splits = (RateSplit(part=part, of=parts, started_ms=started_ms) for part in range(parts))
         return tuple(msgspec.msgpack.encode(split) for split in splits)
 
-    return FixedEnumerator(plan, bounded=config.bounded)
+    return FixedEnumerator(plan, bounded=False)
 
 
 class RateSource:
@@ -70,8 +72,6 @@ class RateReader:
 
     def read(self, rows_max: int, now_ms: int) -> pl.DataFrame | None:
         due = self._config.due(self._pace.elapsed_ms(now_ms))
-        if self._split.end is not None:
-            due = min(due, self._split.end)
         count = min(rows_max, self._count_below(due) - self._emitted)
         if count <= 0:
             return None
@@ -88,7 +88,7 @@ class RateReader:
 
     @property
     def finished(self) -> bool:
-        return self._split.end is not None and self._emitted >= self._count_below(self._split.end)
+        return False
 
     def describe(self) -> str:
         return f"rate part {self._split.part} of {self._split.of} row {self._emitted}"

@@ -81,6 +81,8 @@ class Distinct:
         plain = replace(self.call, args=("value",), distinct=False, filter=None)
         over = Sum(plain) if self.call.function == "sum" else Average(plain)
         # One group per row: the plain aggregate over the exploded set, in row order.
-        exploded = pl.DataFrame({"row": range(len(values)), "value": values}).explode("value")
+        exploded = pl.DataFrame({"row": range(len(values)), "value": values}).explode(
+            "value", empty_as_null=True, keep_nulls=True
+        )
         grouped = exploded.group_by("row", maintain_order=True).agg(partial_expressions((over,), exploded))
         return over.finish(settled(grouped, (over,)))

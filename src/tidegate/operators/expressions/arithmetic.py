@@ -74,7 +74,8 @@ def _checked_integral(operation: str, call: Call, left: pl.Expr, right: pl.Expr)
         wide_x, wide_y = x.cast(pl.Int64), y.cast(pl.Int64)
         wide = {"add": wide_x + wide_y, "subtract": wide_x - wide_y, "multiply": wide_x * wide_y}[operation]
         overflow = wide != value.cast(pl.Int64)
-    return Checked(result, (Check(overflow, OVERFLOW),))
+    error = f"BINARY_{OVERFLOW}" if call.type in (t.BYTE, t.SHORT) else OVERFLOW
+    return Checked(result, (Check(overflow, error),))
 
 
 def _overflow_beside_constant(operation: str, args: tuple[Expression, ...], x: pl.Expr, y: pl.Expr) -> pl.Expr | None:
@@ -101,7 +102,16 @@ def divide(call: Call, left: pl.Expr, right: pl.Expr) -> Built:
     if isinstance(call.type, Decimal):
         checked = decimals.divide(left, right, *_decimal_types(call), call.type)
         return Checked(checked.value, (Check(*zero), *checked.checks))
+    divisor = call.args[1]
+    if isinstance(divisor, Literal) and isinstance(divisor.value, float):
+        quotient = exact_division(left, divisor.value)
+        return quotient if divisor.value != 0 else Checked(quotient, (Check(*zero),))
     return Checked(left / right, (Check(*zero),))
+
+
+def exact_division(value: pl.Expr, by: float) -> pl.Expr:
+    """Polars divides by a constant by multiplying with its inverse, which may be off by one bit: give it a column instead."""
+    return value / pl.when(value.is_null()).then(pl.lit(by)).otherwise(pl.lit(by))
 
 
 def _zero(call: Call, divisor: pl.Expr) -> pl.Expr:
@@ -161,7 +171,10 @@ def _modulo(call: Call, left: pl.Expr, right: pl.Expr, *, positive: bool) -> Bui
     rest = _float_remainder if call.type in t.FRACTIONAL else java_remainder
     value = rest(left, right)
     if positive:
-        value = pl.when(value < 0).then(rest(value + right, right)).otherwise(value)
+        # Java adds bytes and shorts as ints: no wrap-around there.
+        wide = (lambda x: x.cast(pl.Int32)) if call.type in (t.BYTE, t.SHORT) else (lambda x: x)
+        again = rest(wide(value) + wide(right), wide(right))
+        value = pl.when(value < 0).then(again).otherwise(value).cast(polars_type(call.type))
     return Checked(value, (zero,))
 
 

@@ -8,6 +8,7 @@ from tidegate.model import types as t
 from tidegate.model.types import Array, DataType, Decimal, Struct, simple_string
 from tidegate.operators.columns import polars_type
 from tidegate.operators.expressions import decimals, number_text, timestamp_text, zones
+from tidegate.operators.expressions.arithmetic import exact_division
 from tidegate.operators.expressions.bounds import TIMESTAMP_MAX_US, bounds, type_bounds
 from tidegate.operators.expressions.civil import US_PER_SECOND
 from tidegate.operators.expressions.compiled import Built, Check, Checked
@@ -152,12 +153,12 @@ def _to_fractional(of: DataType, dtype: pl.DataType, child: pl.Expr) -> Built:
         case t.STRING:
             return _parsed(number_text.parse_float(child, dtype), child)
         case t.TIMESTAMP:
-            return (child.to_physical() / float(US_PER_SECOND)).cast(dtype)
+            return exact_division(child.to_physical().cast(pl.Float64), float(US_PER_SECOND)).cast(dtype)
         case Decimal(precision, scale) if precision > 15 or scale > 22:
             # Dividing would round twice; reading the digits rounds once.
             return child.cast(pl.String).cast(dtype)
         case Decimal(_, scale):
-            return (decimals.unscaled(child).cast(pl.Float64) / 10.0**scale).cast(dtype)
+            return exact_division(decimals.unscaled(child).cast(pl.Float64), 10.0**scale).cast(dtype)
         case _:
             return child.cast(dtype)
 
@@ -167,12 +168,18 @@ def _to_decimal(of: DataType, to: Decimal, child: pl.Expr) -> Built:
         case Decimal(precision, scale):
             return _decimal_to_decimal(precision, scale, to, child)
         case t.STRING:
-            value, is_number = number_text.parse_decimal(child, to)
-            overflow = Check(is_number & value.is_null(), decimals.OUT_OF_RANGE)
-            return Checked(value, (Check(child.is_not_null() & ~is_number, INVALID), overflow))
+            parsed = number_text.parse_decimal(child, to)
+            value = parsed.value
+            checks = (
+                Check(child.is_not_null() & ~parsed.is_number, INVALID),
+                Check(parsed.is_number & (parsed.whole_digits > decimals.DIGITS_MAX), "NUMERIC_OUT_OF_SUPPORTED_RANGE"),
+                Check(parsed.is_number & value.is_null(), decimals.OUT_OF_RANGE),
+            )
+            return Checked(value, checks)
         case t.FLOAT | t.DOUBLE:
-            value, _ = number_text.parse_decimal(child.cast(pl.String), to)
-            return Checked(value, (Check(child.is_not_null() & value.is_null(), decimals.OUT_OF_RANGE),))
+            # Infinity and NaN are null even in ANSI mode.
+            value = number_text.parse_decimal(child.cast(pl.String), to).value
+            return Checked(value, (Check(child.is_finite() & value.is_null(), decimals.OUT_OF_RANGE),))
         case _:
             wide = child.cast(pl.Int128)
             whole = to.precision - to.scale

@@ -18,6 +18,7 @@ from tidegate.operators.expressions import (  # importing a family registers its
     collections,
     comparison,
     conditional,
+    instants,
     mathematics,
     patterns,
     strings,
@@ -26,7 +27,7 @@ from tidegate.operators.expressions.compiled import Compiled, Guard, enforce
 from tidegate.operators.expressions.registry import ALIASES, FUNCTIONS, Branching, Strict, canonical
 from tidegate.plan.expressions import Call, Case, Cast, Column, Expression, FieldOf, Literal, MakeStruct, Scalar, walk
 
-FAMILIES = (arithmetic, calendar, collections, comparison, conditional, mathematics, patterns, strings)
+FAMILIES = (arithmetic, calendar, collections, comparison, conditional, instants, mathematics, patterns, strings)
 
 
 def supported(of: Expression) -> str | None:

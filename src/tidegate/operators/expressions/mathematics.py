@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import polars as pl
 
 from tidegate.model import types as t
 from tidegate.model.types import Decimal
 from tidegate.operators.columns import polars_type
 from tidegate.operators.expressions import decimals
+from tidegate.operators.expressions.arithmetic import exact_division
 from tidegate.operators.expressions.bounds import type_bounds
 from tidegate.operators.expressions.compiled import Built, Check, Checked
 from tidegate.operators.expressions.registry import arity, constants, function, optional, plain, takes
@@ -37,7 +39,11 @@ def exp(x: pl.Expr) -> Built:
 
 @plain("expm1", supports=_DOUBLE)
 def expm1(x: pl.Expr) -> Built:
-    return pl.when(x.abs() < 1e-5).then(x + x * x / 2 + x * x * x / 6).otherwise(x.exp() - 1.0)
+    """Polars has none, and ``exp(x) - 1`` loses its digits near zero."""
+    value = x.map_batches(
+        lambda numbers: pl.Series(np.expm1(numbers.to_numpy())), return_dtype=pl.Float64, is_elementwise=True
+    )
+    return pl.when(x.is_not_null()).then(value).otherwise(None)
 
 
 def _positive(x: pl.Expr) -> pl.Expr:
@@ -57,7 +63,7 @@ def log10(x: pl.Expr) -> Built:
 
 @plain("log2", supports=_DOUBLE)
 def log2(x: pl.Expr) -> Built:
-    return _positive(x).log() / math.log(2.0)
+    return exact_division(_positive(x).log(), math.log(2.0))
 
 
 @plain("log1p", supports=_DOUBLE)
@@ -140,7 +146,7 @@ def ceil(call: Call, x: pl.Expr) -> Built:
 
 
 def _whole(call: Call, x: pl.Expr, *, up: bool) -> Built:
-    """Doubles become longs and saturate as Java's cast does."""
+    """Doubles become longs."""
     match call.args[0].type:
         case Decimal(precision, scale):
             assert isinstance(call.type, Decimal)
@@ -150,7 +156,10 @@ def _whole(call: Call, x: pl.Expr, *, up: bool) -> Built:
             value = pl.when(exact).then(below).otherwise(below + 1) if up else below
             return decimals.fitted(value, precision - scale + 1, 0, call.type, x)
         case t.DOUBLE:
-            return (x.ceil() if up else x.floor()).cast(pl.Int64, wrap_numerical=True)
+            low, high = (float(bound) for bound in type_bounds(t.LONG))
+            whole = x.ceil() if up else x.floor()
+            overflow = (whole < low) | (whole > high) | whole.is_nan()
+            return Checked(whole.cast(pl.Int64, wrap_numerical=True), (Check(overflow, "ARITHMETIC_OVERFLOW"),))
         case _:
             return x
 
@@ -222,15 +231,18 @@ def _round_fractional(call: Call, x: pl.Expr, scale: int, *, even: bool) -> pl.E
 
     That decimal is a tie exactly if the tie, divided out and rounded to a double, is the number itself.
     """
-    dtype = polars_type(call.type)
     size = x.cast(pl.Float64).abs()
     power = 10.0 ** abs(scale)
-    down = (size * power if scale >= 0 else size / power).floor()
-    tie = ((down + 0.5) / power if scale >= 0 else (down + 0.5) * power).cast(dtype)
-    up = (x.abs() > tie) | ((x.abs() == tie) & (down % 2 == 1)) if even else x.abs() >= tie
-    steps = down + up.cast(pl.Float64)
-    value = steps / power if scale >= 0 else steps * power
-    signed = pl.when(x < 0).then(value * -1.0).otherwise(value).cast(dtype)
+    steps = size * power if scale >= 0 else exact_division(size, power)
+    down = steps.floor()
+    tie = exact_division(down + 0.5, power) if scale >= 0 else (down + 0.5) * power
+    up = (size > tie) | ((size == tie) & (down % 2 == 1)) if even else size >= tie
+    rounded = down + up.cast(pl.Float64)
+    value = exact_division(rounded, power) if scale >= 0 else rounded * power
+    signed = pl.when(x < 0).then(value * -1.0).otherwise(value)
     # Nothing to round: not a number, or no digits as far right as the scale.
-    settled = ~x.is_finite() | ((size * power if scale >= 0 else size / power) >= _EXACT_DOUBLE)
-    return pl.when(settled).then(x).otherwise(pl.when(signed == 0).then(pl.lit(0.0, dtype=dtype)).otherwise(signed))
+    settled = ~x.is_finite() | (steps >= _EXACT_DOUBLE)
+    result = (
+        pl.when(settled).then(x.cast(pl.Float64)).otherwise(pl.when(signed == 0).then(pl.lit(0.0)).otherwise(signed))
+    )
+    return result.cast(polars_type(call.type))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import polars as pl
 
 from tidegate.model.types import Decimal
@@ -25,8 +27,17 @@ def parse_float(text: pl.Expr, dtype: pl.DataType) -> pl.Expr:
     return legal.str.replace(r"([0-9.])[dDfF]$", "${1}").cast(dtype, strict=False)
 
 
-def parse_decimal(text: pl.Expr, to: Decimal) -> tuple[pl.Expr, pl.Expr]:
-    """The value, rounded HALF_UP to the scale, null where it does not fit; and whether the text is a number at all."""
+@dataclass(frozen=True, slots=True)
+class ParsedDecimal:
+    value: pl.Expr
+    """Rounded HALF_UP to the scale; null where the text is no number or does not fit."""
+    is_number: pl.Expr
+    whole_digits: pl.Expr
+    """Digits left of the point."""
+
+
+def parse_decimal(text: pl.Expr, to: Decimal) -> ParsedDecimal:
+    """Decimal literals of Java's BigDecimal, exponents included."""
     trimmed = text.str.strip_chars(BLANKS)
     groups = trimmed.str.extract_groups(_DECIMAL)
     whole, fraction = groups.struct.field("2").fill_null(""), groups.struct.field("3").fill_null("")
@@ -54,7 +65,9 @@ def parse_decimal(text: pl.Expr, to: Decimal) -> tuple[pl.Expr, pl.Expr]:
     )
     negative = groups.struct.field("1") == "-"
     value = pl.when(negative).then(decimals.integer(0) - size).otherwise(size)
-    return decimals.scaled(pl.when(is_number).then(value).otherwise(None), to), is_number
+    fitting = decimals.scaled(pl.when(is_number).then(value).otherwise(None), to)
+    whole_digits = pl.when(digits == 0).then(0).otherwise(whole.str.len_chars().cast(pl.Int64) + exponent)
+    return ParsedDecimal(fitting, is_number, whole_digits)
 
 
 def print_float(value: pl.Expr) -> pl.Expr:
@@ -88,7 +101,8 @@ def print_float(value: pl.Expr) -> pl.Expr:
         .otherwise(small)
     )
     sign = pl.when((value < 0) | ((value == 0) & (1 / value < 0))).then(pl.lit("-")).otherwise(pl.lit(""))
-    return pl.when(value.is_nan()).then(pl.lit("NaN")).otherwise(sign + unsigned)
+    printed = pl.when(value.is_nan()).then(pl.lit("NaN")).otherwise(sign + unsigned)
+    return pl.when(value.is_not_null()).then(printed).otherwise(None)
 
 
 def _or_zero(digits: pl.Expr) -> pl.Expr:

@@ -72,12 +72,18 @@ def substring(call: Call, text: pl.Expr, start: pl.Expr, count: pl.Expr | None =
         case _:
             position = start.cast(pl.Int64)
             offset = pl.when(position > 0).then(position - 1).otherwise(position)
-    return text.str.slice(offset, None if count is None else count.cast(pl.Int64).clip(lower_bound=0))
+    return text.str.slice(offset) if count is None else _slice(text, offset, count)
+
+
+def _slice(text: pl.Expr, offset: pl.Expr, count: pl.Expr) -> pl.Expr:
+    """For Polars no length means up to the end; for Spark a null length is null."""
+    part = text.str.slice(offset, count.cast(pl.Int64).clip(lower_bound=0))
+    return pl.when(count.is_not_null()).then(part).otherwise(None)
 
 
 @plain("left", supports=_TEXT_FIRST)
 def left(text: pl.Expr, count: pl.Expr) -> Built:
-    return text.str.slice(0, count.cast(pl.Int64).clip(lower_bound=0))
+    return _slice(text, pl.lit(0, dtype=pl.Int64), count)
 
 
 @plain("right", supports=_TEXT_FIRST)
@@ -182,7 +188,10 @@ def locate(call: Call, _part: pl.Expr, text: pl.Expr, _start: pl.Expr | None = N
     assert isinstance(first, int)
     if first < 1:
         return pl.when(text.is_not_null()).then(pl.lit(0, dtype=pl.Int32)).otherwise(None)
-    found = _position(text.str.slice(first - 1), str(argument(call, 0)))
+    part = str(argument(call, 0))
+    if not part:
+        return _position(text, part)
+    found = _position(text.str.slice(first - 1), part)
     beyond = text.str.len_chars() < first - 1
     zero = pl.lit(0, dtype=pl.Int32)
     return pl.when(beyond | (found == 0)).then(pl.when(text.is_not_null()).then(zero)).otherwise(found + (first - 1))
@@ -200,7 +209,7 @@ def _position(text: pl.Expr, part: str) -> pl.Expr:
 def initcap(text: pl.Expr) -> Built:
     """Words are what stands between blanks."""
     word = pl.element()
-    capital = word.str.slice(0, 1).str.to_uppercase() + word.str.slice(1).str.to_lowercase()
+    capital = word.str.slice(0, 1).str.to_titlecase() + word.str.slice(1).str.to_lowercase()
     return text.str.split(" ").list.eval(capital).list.join(" ")
 
 

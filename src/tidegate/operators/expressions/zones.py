@@ -1,4 +1,7 @@
-"""Instants and local times in the session's zone, with Java's answers at the gaps and overlaps of daylight saving."""
+"""Instants and local times in the session's zone, with Java's answers at the gaps and overlaps of daylight saving.
+
+Polars' zone tables end with the year 2099: later summers have no daylight saving time here, and have in Java.
+"""
 
 from __future__ import annotations
 

@@ -1,0 +1,239 @@
+"""Hypothesis invents the scenarios, the invariants state the law: whatever arrives early, late, twice or not at all."""
+
+from __future__ import annotations
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from tests.unit.checkpoint.scenario import PLAN, SLOT_LOST, SOURCE, Scenario, ack, chunk
+
+from tidegate.checkpoint import effects as ef
+from tidegate.checkpoint import events as ev
+from tidegate.checkpoint import layout
+from tidegate.checkpoint.events import Event
+from tidegate.checkpoint.lifecycle import step
+from tidegate.checkpoint.phases import Active, New, Over
+from tidegate.model.ids import Attempt, CheckpointId, SlotIndex
+from tidegate.model.messages import SourceExhausted, SubtaskAcked, SubtaskDeclined
+
+OUTSIDE = (ef.CommitSinks, ef.SweepSinks, ef.Delete, ef.Deploy, ef.StoreManifest, ef.WriteRestored)
+WRITES = (ef.WriteClaim, ef.WriteRestored, ef.StoreManifest)
+
+
+class Coordinator(RuleBasedStateMachine):
+    """One driver in an unreliable world. ``waiting``: effects it has asked for and not heard of."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.run = Scenario()
+        self.waiting: list[ef.Effect] = []
+        self.log: list[Event] = []
+        self.acked: dict[tuple[int, int], set[object]] = {}
+        self.commits_waited_max = 0
+        self.tokens: list[str] = []
+
+    def feed(self, event: Event) -> None:
+        self.log.append(event)
+        before = self.run.state
+        effects = self.run.feed(event)
+        if isinstance(before, Over):
+            assert not any(isinstance(effect, OUTSIDE) for effect in effects), "the dead do nothing"
+        for effect in effects:
+            self.check(effect, event)
+            if not isinstance(effect, ef.SendToSlots | ef.AnswerRequest | ef.ReportCheckpoint | ef.Finish):
+                self.waiting.append(effect)
+        if isinstance(self.run.state, Active):
+            self.commits_waited_max = max(self.commits_waited_max, len(self.run.run.commits))
+
+    def check(self, effect: ef.Effect, event: Event) -> None:
+        match effect:
+            case ef.StoreManifest(manifest):
+                heard = self.acked[manifest.checkpoint, manifest.attempt]
+                assert heard == set(PLAN.subtasks), "a manifest is a complete cut"
+            case ef.CommitSinks(attempt, checkpoint) if isinstance(event, ev.LookAnswered):
+                assert not event.newer, "nobody commits past a newer claim"
+                assert event.attempt == attempt
+                assert event.about in (checkpoint, None)
+            case ef.Delete(_, keys):
+                base = self.run.run.base
+                assert base is not None
+                assert not base.chunk_keys() & set(keys), "the newest checkpoint keeps its chunks"
+                assert layout.manifest_key(base.ref) not in keys
+            case ef.SweepSinks(attempt, older_than):
+                assert older_than <= attempt, "never a newer attempt's transactions"
+            case _:
+                pass
+
+    # --- the driver hears of what it asked for -----------------------------------------------------------------------
+
+    @initialize(answers=st.sampled_from([0, 2, 6, 6, 6]))
+    def a_person_starts_it(self, answers: int) -> None:
+        self.feed(ev.Started(0, self.run.process))
+        self._answer(answers)
+
+    @precondition(lambda self: self.waiting)
+    @rule(data=st.data())
+    def an_effect_is_answered_out_of_order(self, data: st.DataObject) -> None:
+        self._answer(1, data.draw(st.integers(0, len(self.waiting) - 1)))
+
+    @precondition(lambda self: self.waiting)
+    @rule(answers=st.integers(1, 8))
+    def effects_are_answered_in_order(self, answers: int) -> None:
+        self._answer(answers)
+
+    def _answer(self, answers: int, at: int = 0) -> None:
+        for _ in range(min(answers, len(self.waiting)) if at else answers):
+            if not self.waiting:
+                return
+            event = self.run.perform(self.waiting.pop(at))
+            if event is not None:
+                self.feed(event)
+
+    @precondition(lambda self: isinstance(self.run.state, Active))
+    @rule()
+    def a_whole_checkpoint_goes_well(self) -> None:
+        """As far as it can with what else is going on."""
+        self.run.now_ms += PLAN.config.checkpoint_interval_ms
+        self.feed(ev.ClockTicked(self.run.now_ms))
+        for subtask in PLAN.subtasks:
+            checkpoint = self.run.triggered() if isinstance(self.run.state, Active) else None
+            if checkpoint is not None:
+                self._ack(checkpoint, subtask, self.run.run.attempt)
+        self._answer(8)
+
+    @precondition(lambda self: any(isinstance(effect, WRITES) for effect in self.waiting))
+    @rule(landed=st.booleans())
+    def the_outcome_of_a_write_stays_unknown(self, landed: bool) -> None:
+        effect = next(effect for effect in self.waiting if isinstance(effect, WRITES))
+        self.waiting.remove(effect)
+        if landed:
+            self.run.perform(effect)
+        match effect:
+            case ef.WriteClaim(attempt):
+                self.feed(ev.ClaimUnknown(self.run.now_ms, attempt))
+            case ef.WriteRestored(attempt):
+                self.feed(ev.RestoredUnknown(self.run.now_ms, attempt))
+            case ef.StoreManifest(manifest):
+                self.feed(ev.ManifestUnknown(self.run.now_ms, manifest.ref))
+
+    @precondition(lambda self: any(isinstance(effect, ef.CommitSinks) for effect in self.waiting))
+    @rule()
+    def a_commit_fails(self) -> None:
+        effect = next(effect for effect in self.waiting if isinstance(effect, ef.CommitSinks))
+        self.waiting.remove(effect)
+        self.feed(ev.SinksFailed(self.run.now_ms, effect.attempt, effect.checkpoint, SLOT_LOST))
+
+    # --- slots ----------------------------------------------------------------------------------------------------
+
+    @rule(checkpoint=st.integers(1, 6), subtask=st.sampled_from(PLAN.subtasks), attempt=st.integers(1, 3))
+    def an_ack_arrives_early_late_or_twice(self, checkpoint: int, subtask: object, attempt: int) -> None:
+        self._ack(checkpoint, subtask, attempt)
+
+    @precondition(lambda self: isinstance(self.run.state, Active) and self.run.triggered() is not None)
+    @rule(subtasks=st.sets(st.sampled_from(PLAN.subtasks), min_size=2))
+    def subtasks_acknowledge(self, subtasks: set[object]) -> None:
+        for subtask in sorted(subtasks):  # type: ignore[type-var]
+            checkpoint = self.run.triggered() if isinstance(self.run.state, Active) else None
+            if checkpoint is not None:
+                self._ack(checkpoint, subtask, self.run.run.attempt)
+
+    def _ack(self, checkpoint: int, subtask: object, attempt: int) -> None:
+        message: SubtaskAcked = ack(
+            checkpoint, subtask, attempt=attempt, chunks=[chunk(subtask.index, checkpoint, attempt)]
+        )  # type: ignore[arg-type,attr-defined]
+        self.acked.setdefault((checkpoint, attempt), set()).add(subtask)
+        self.feed(ev.SlotSaid(self.run.now_ms, message))
+
+    @precondition(lambda self: len(self.log) % 3 == 2)
+    @rule(checkpoint=st.integers(1, 6), attempt=st.integers(1, 3))
+    def a_subtask_declines(self, checkpoint: int, attempt: int) -> None:
+        subtask = PLAN.subtasks[0]
+        self.feed(
+            ev.SlotSaid(
+                self.run.now_ms,
+                SubtaskDeclined(
+                    attempt=Attempt(attempt),
+                    slot=subtask.index,
+                    subtask=subtask,
+                    checkpoint=CheckpointId(checkpoint),
+                    reason="not ready",
+                ),
+            )
+        )
+
+    @rule(attempt=st.integers(1, 3), slot=st.integers(0, 1))
+    def a_source_ends(self, attempt: int, slot: int) -> None:
+        message = SourceExhausted(attempt=Attempt(attempt), slot=SlotIndex(slot), operator=SOURCE)
+        self.feed(ev.SlotSaid(self.run.now_ms, message))
+
+    @precondition(lambda self: len(self.log) % 5 == 4)
+    @rule(attempt=st.integers(1, 3))
+    def an_attempt_fails(self, attempt: int) -> None:
+        self.feed(ev.AttemptFailed(self.run.now_ms, Attempt(attempt), SLOT_LOST))
+
+    # --- time, people, others -------------------------------------------------------------------------------------
+
+    @rule(after_ms=st.sampled_from([0, 100, 100, 1_000, 1_000, 20_000, -3_600_000, 86_400_000]))
+    def time_passes(self, after_ms: int) -> None:
+        self.run.now_ms += after_ms
+        self.feed(ev.ClockTicked(self.run.now_ms))
+
+    @precondition(lambda self: len(self.tokens) < 4)
+    @rule()
+    def a_person_asks_for_a_checkpoint(self) -> None:
+        self.tokens.append(f"request {len(self.tokens)}")
+        self.feed(ev.CheckpointRequested(self.run.now_ms, self.tokens[-1]))
+
+    @precondition(lambda self: len(self.log) % 7 == 6)
+    @rule()
+    def a_rival_claims_the_pipeline(self) -> None:
+        claims = [key.attempt for key in map(layout.parse, self.run.store) if isinstance(key, layout.ClaimKey)]
+        self.run.store[layout.claim_key(Attempt(max(claims, default=0) + 1))] = b"rival"
+
+    @precondition(lambda self: len(self.log) > 40)
+    @rule()
+    def a_person_stops_it(self) -> None:
+        self.feed(ev.StopRequested(self.run.now_ms))
+
+    @precondition(lambda self: len(self.log) > 3)
+    @rule(data=st.data())
+    def an_old_event_is_delivered_again(self, data: st.DataObject) -> None:
+        event = data.draw(st.sampled_from(self.log))
+        if not isinstance(event, ev.Started | ev.LookAnswered | ev.LocationListed | ev.CheckpointRequested):
+            self.feed(event)
+
+    # --- the law --------------------------------------------------------------------------------------------------
+
+    @invariant()
+    def numbers_only_rise(self) -> None:
+        triggers = self.run.triggers()
+        assert triggers == sorted(set(triggers))
+
+    @invariant()
+    def at_most_one_completed_checkpoint_waits_behind_the_one_that_commits(self) -> None:
+        assert self.commits_waited_max <= 2
+
+    @invariant()
+    def nobody_is_answered_twice_and_the_end_answers_everybody(self) -> None:
+        answered = [answer.token for answer in self.run.all(ef.AnswerRequest)]
+        assert len(answered) == len(set(answered))
+        if isinstance(self.run.state, Over):
+            assert set(answered) == set(self.tokens)
+
+    @invariant()
+    def an_automatic_restart_never_skips_a_number(self) -> None:
+        claims = [claim.attempt for claim in self.run.all(ef.WriteClaim)]
+        assert claims == sorted(claims)
+
+    def teardown(self) -> None:
+        """Replaying the log replays the run."""
+        state, effects = New(), []
+        for event in self.log:
+            state, more = step(PLAN, state, event)
+            effects.extend(more)
+        assert state == self.run.state
+        assert effects == self.run.effects
+
+
+Coordinator.TestCase.settings = settings(max_examples=100, stateful_step_count=80, deadline=None)
+TestCoordinator = Coordinator.TestCase
