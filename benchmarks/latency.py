@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 import uuid
 from collections.abc import Iterator, Sequence
@@ -18,8 +17,10 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 import tidegate
 
 KEYS = 100_000
-WARM_S = 8
+WARM_S = 10
 """Left out of the numbers: deploying, compiling, filling caches."""
+PATIENCE_S = 60
+"""How much longer to wait for an engine that has delivered nothing at all."""
 
 
 class PacedSource(DataSource):
@@ -115,6 +116,9 @@ def _measure(spark: SparkSession, engine: str, rate: int, seconds: int, folder: 
         writer = writer.trigger(processingTime="0 seconds")
     query = writer.start()
     query.awaitTermination(WARM_S + seconds)
+    deadline_s = time.monotonic() + PATIENCE_S
+    while not any(samples.iterdir()) and time.monotonic() < deadline_s:
+        query.awaitTermination(1)
     query.stop()
     ages_us = np.concatenate(
         [
@@ -123,7 +127,7 @@ def _measure(spark: SparkSession, engine: str, rate: int, seconds: int, folder: 
         ]
     )
     if not len(ages_us):
-        raise RuntimeError(f"{engine} delivered no row in {WARM_S + seconds} s (process {os.getpid()})")
+        raise RuntimeError(f"{engine} delivered no row in {WARM_S + seconds + PATIENCE_S} s")
     p50, p99 = np.percentile(ages_us, [50, 99]) / 1_000
     print(f"bench: latency  {engine:9} p50 {p50:.0f} ms, p99 {p99:.0f} ms over {len(ages_us):,} rows", flush=True)
     return {"p50": float(p50), "p99": float(p99), "events": len(ages_us)}

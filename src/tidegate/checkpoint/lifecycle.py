@@ -268,7 +268,7 @@ def _prepare(plan: CheckpointPlan, session: Session, attempt: Attempt, choice: C
     return Running(
         attempt=attempt,
         base=choice.manifest,
-        next_checkpoint=choice.next_checkpoint,
+        next_checkpoint=max(choice.next_checkpoint, session.next_checkpoint),
         trigger=trigger.Trigger(0),
         sources=tuple(
             sources.restored(states[operator], plan.parallelism)
@@ -293,7 +293,7 @@ def _begin(plan: CheckpointPlan, session: Session, run: Running, now_ms: int) ->
 
 def _turned(plan: CheckpointPlan, session: Session, now_ms: int, turn: Turn) -> Step:
     run, effects, leave = turn
-    session = replace(session, restarts=run.restarts)
+    session = replace(session, restarts=run.restarts, next_checkpoint=run.next_checkpoint)
     if leave is None:
         return Active(session, run), effects
     state, more = ending.leave(plan, session, run, now_ms, leave)

@@ -11,6 +11,8 @@ from tidegate.checkpoint.restart import NO_RESTARTS, Restarts
 from tidegate.checkpoint.running import Running
 from tidegate.model.ids import Attempt, CheckpointId
 
+FIRST_CHECKPOINT = CheckpointId(1)
+
 
 @dataclass(frozen=True, slots=True)
 class Session:
@@ -21,6 +23,8 @@ class Session:
     requests: tuple[str, ...] = ()
     """People who asked for a checkpoint while none could be taken."""
     accept_duplicates: bool = False
+    next_checkpoint: CheckpointId = FIRST_CHECKPOINT
+    """Above every number this driver has used, completed or not."""
 
 
 @dataclass(frozen=True, slots=True)

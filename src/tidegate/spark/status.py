@@ -124,5 +124,6 @@ class JobStatus:
             last = self._recoveries[-1]
             last = replace(last, phases=(*last.phases, (phase, now_ms - last.detected_ms)))
             self._recoveries[-1] = last
-            self._now = replace(self._now, recoveries=tuple(self._recoveries))
+            restarts = self._now.restarts + (phase == "claimed")
+            self._now = replace(self._now, recoveries=tuple(self._recoveries), restarts=restarts)
             return last

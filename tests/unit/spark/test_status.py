@@ -25,8 +25,10 @@ def test_each_phase_of_a_restart_is_timed_from_its_detection_and_counted_once():
     status.on_failure(Attempt(3), "a slot died", 1_000)
     status.on_recovery_phase("ended", 1_300)
     status.on_recovery_phase("ended", 9_000)
+    assert status.now().restarts == 0, "a failure is not yet a restart"
+    status.on_recovery_phase("claimed", 1_400)
     done = status.on_recovery_phase("first checkpoint", 2_500)
     assert done is not None
-    assert done.phases == (("detected", 0), ("ended", 300), ("first checkpoint", 1_500))
+    assert done.phases == (("detected", 0), ("ended", 300), ("claimed", 400), ("first checkpoint", 1_500))
     assert status.on_recovery_phase("first checkpoint", 3_500) is None, "later checkpoints belong to no restart"
     assert status.now().restarts == 1

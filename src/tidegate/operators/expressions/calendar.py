@@ -32,7 +32,7 @@ _ONE = arity(1, also=takes(*TEMPORAL, also=zoned))
 
 
 def local_time(call: Call, value: pl.Expr, index: int = 0) -> pl.Expr:
-    return zones.tolocal_time(value, call.zone) if call.args[index].type == t.TIMESTAMP else value
+    return zones.to_local(value, call.zone) if call.args[index].type == t.TIMESTAMP else value
 
 
 @function("year", supports=_ONE)
@@ -119,7 +119,7 @@ def date_trunc(call: Call, _unit: pl.Expr, value: pl.Expr) -> Built:
         return pl.lit(None, dtype=polars_type(call.type))
     if call.args[1].type == t.TIMESTAMP_NTZ:
         return value.dt.truncate(step)
-    local = zones.tolocal_time(value, call.zone)
+    local = zones.to_local(value, call.zone)
     if step in _WITHIN_DAY:
         # The offset stays: in the repeated hour of autumn the second 1:30 belongs to the second 1:00.
         return value - (local - local.dt.truncate(step))
@@ -200,5 +200,5 @@ def add_interval(call: Call, value: pl.Expr, interval: pl.Expr) -> Built:
         return Checked(plain, (check,))
     days = pl.when(micros < 0).then(-((-micros) // US_PER_DAY)).otherwise(micros // US_PER_DAY)
     whole = (days * US_PER_DAY).cast(pl.Duration("us"))
-    by_days = zones.to_instant(zones.tolocal_time(value, call.zone) + whole, call.zone) + (interval - whole)
+    by_days = zones.to_instant(zones.to_local(value, call.zone) + whole, call.zone) + (interval - whole)
     return Checked(pl.when(days == 0).then(plain).otherwise(by_days), (check,))

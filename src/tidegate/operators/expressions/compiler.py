@@ -25,6 +25,7 @@ from tidegate.operators.expressions import (  # importing a family registers its
 )
 from tidegate.operators.expressions.compiled import Compiled, Guard, enforce
 from tidegate.operators.expressions.registry import ALIASES, FUNCTIONS, Branching, Strict, canonical
+from tidegate.operators.expressions.rewrites import rewrite
 from tidegate.plan.expressions import Call, Case, Cast, Column, Expression, FieldOf, Literal, MakeStruct, Scalar, walk
 
 FAMILIES = (arithmetic, calendar, collections, comparison, conditional, instants, mathematics, patterns, strings)
@@ -68,16 +69,16 @@ def compile_expression(of: Expression) -> Compiled:
         raise InvalidQuery(
             f"{reason}: {describe(of)}", hint="compute it in a Python or pandas UDF, or rewrite the expression"
         )
-    match of:
+    match rewrite(of):
         case Column(name):
             return Compiled(pl.col(name))
         case Literal(value, kind):
             return Compiled(literal(value, kind))
-        case Call():
-            return _call(of)
-        case Cast(child=child):
+        case Call() as call:
+            return _call(call)
+        case Cast(child=child) as cast:
             inner = compile_expression(child)
-            return enforce(casts.build(of, inner.value), ansi=of.ansi, sql=describe(of), inherited=inner.guards)
+            return enforce(casts.build(cast, inner.value), ansi=cast.ansi, sql=describe(cast), inherited=inner.guards)
         case Case(branches, otherwise, kind):
             pairs = [(compile_expression(when), compile_expression(then)) for when, then in branches]
             last = None if otherwise is None else compile_expression(otherwise)

@@ -105,7 +105,7 @@ class Guards:
         for guard in self._all:
             hit = rows.with_columns(guard.condition.alias(_ERROR)).filter(pl.col(_ERROR)).head(1)
             if hit.height:
-                raise _error(guard, hit.select(self._inputs))
+                raise _error(guard, {name: hit[name][0] for name in self._inputs})
         raise Bug("a guard fired and no row shows it")
 
 
@@ -118,8 +118,8 @@ def _distinct(guards: Sequence[Guard]) -> list[Guard]:
     return kept
 
 
-def _error(guard: Guard, row: pl.DataFrame) -> DataError:
-    values = ", ".join(f"{name.partition('#')[0]} = {value!r}" for name, value in row.row(0, named=True).items())
+def _error(guard: Guard, row: dict[str, object]) -> DataError:
+    values = ", ".join(f"{name.partition('#')[0]} = {value!r}" for name, value in row.items())
     if len(values) > _SHOWN_CHARACTERS_MAX:
         values = values[:_SHOWN_CHARACTERS_MAX] + "…"
     return DataError(

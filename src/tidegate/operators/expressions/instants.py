@@ -98,7 +98,7 @@ def timestamp_micros(value: pl.Expr) -> Built:
     ),
 )
 def from_utc_timestamp(call: Call, value: pl.Expr, _zone: pl.Expr) -> Built:
-    return zones.tolocal_time(value, str(argument(call, 1))).dt.replace_time_zone("UTC")
+    return zones.to_local(value, str(argument(call, 1))).dt.replace_time_zone("UTC")
 
 
 @function(
@@ -144,7 +144,7 @@ def from_unixtime(call: Call, value: pl.Expr, *_: pl.Expr) -> Built:
     limit = TIMESTAMP_MAX_US // US_PER_SECOND
     inside = value.is_between(-limit, limit)
     instant = (pl.when(inside).then(value).otherwise(None) * US_PER_SECOND).cast(zones.INSTANT)
-    printed = zones.tolocal_time(instant, call.zone).dt.to_string(
+    printed = zones.to_local(instant, call.zone).dt.to_string(
         timestamp_text.printer(str(optional(call, 1, _DEFAULT_PATTERN)))
     )
     return Checked(printed, (Check(~inside, OVERFLOW, always=True),))

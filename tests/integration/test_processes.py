@@ -1,0 +1,102 @@
+"""No process of a query outlives it: whatever ends the driver, ten seconds later nothing is left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+DRIVER = """
+import sys, time
+import tidegate
+
+spark = tidegate.local_session("processes", cores=2)
+rows = spark.readStream.format("rate").option("rowsPerSecond", 1000).load()
+query = tidegate.writeStream(rows).format("noop").trigger(checkpoint="200 milliseconds").start()
+while query.snapshot().history.completed < 2:
+    time.sleep(0.05)
+print("slots", *query.snapshot().pids.values(), flush=True)
+if sys.argv[1] == "stop":
+    query.stop()
+    print("stopped", flush=True)
+    time.sleep(60)
+query.awaitTermination()
+"""
+
+
+@pytest.fixture
+def driver(tmp_path: Path, request):
+    """A driver in a process of its own with a running query, and the processes of its slots."""
+    script = tmp_path / "driver.py"
+    script.write_text(DRIVER)
+    process = subprocess.Popen(
+        [sys.executable, str(script), request.param], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    words = process.stdout.readline().split()
+    assert words and words[0] == "slots", process.stderr.read() if process.stderr else ""
+    everyone = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
+    yield process, [int(pid) for pid in words[1:]], everyone
+    for one in everyone:
+        if one.is_running():
+            one.kill()
+    process.wait()
+
+
+def alive(pids: list[int]) -> list[int]:
+    return [pid for pid in pids if psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE]
+
+
+def assert_gone(pids: list[int], within_s: float) -> None:
+    give_up = time.monotonic() + within_s
+    while alive(pids):
+        assert time.monotonic() < give_up, f"still alive after {within_s} s: {alive(pids)}"
+        time.sleep(0.1)
+
+
+@pytest.mark.parametrize("driver", ["run"], indirect=True)
+def test_nothing_outlives_a_killed_driver(driver):
+    process, slots, everyone = driver
+    assert len(alive(slots)) == 2
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    assert_gone([one.pid for one in everyone], 10)
+
+
+@pytest.mark.parametrize("driver", ["run"], indirect=True)
+def test_nothing_outlives_a_driver_stopped_with_control_c(driver):
+    process, _, everyone = driver
+    os.kill(process.pid, signal.SIGINT)
+    assert_gone([one.pid for one in everyone], 10)
+    assert process.wait() != 0
+
+
+@pytest.mark.parametrize("driver", ["stop"], indirect=True)
+def test_stop_frees_the_slots_while_the_session_lives_on(driver):
+    process, slots, _ = driver
+    assert process.stdout is not None
+    assert process.stdout.readline().strip() == "stopped"
+    assert process.poll() is None
+    # Spark keeps its Python workers for the next job: they may live, but nothing of the query may run in them.
+    time.sleep(0.5)
+    for pid in alive(slots):
+        names = {thread.name for thread in threads_of(pid)}
+        assert not any(name.startswith("tidegate") or name.startswith("ZMQ") for name in names), names
+
+
+class Thread:
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+def threads_of(pid: int) -> list[Thread]:
+    """Names of a process's threads, as the operating system knows them."""
+    return [Thread(path.read_text().strip()) for path in Path(f"/proc/{pid}/task").glob("*/comm")]
