@@ -23,7 +23,7 @@ fees = spark.createDataFrame([("Google", 0.05), ("Apple", 0.30), ("Baidu", 0.02)
 
 
 @F.udf("string")
-def tidy(channel: str) -> str:
+def tidy(channel):
     return channel.strip().lower()
 
 

@@ -545,7 +545,7 @@ def windows_over_a_union(s: Sources) -> DataFrame:
 @query()
 def python_udf(s: Sources) -> DataFrame:
     @F.udf("string")
-    def initials(text: str | None) -> str | None:
+    def initials(text):
         return None if text is None else "".join(word[0] for word in text.split())
 
     return s.events.select("id", initials("text").alias("i"))
@@ -554,7 +554,7 @@ def python_udf(s: Sources) -> DataFrame:
 @query()
 def python_udf_of_every_type(s: Sources) -> DataFrame:
     @F.udf("struct<when:timestamp,day:date,cost:decimal(12,2),tags:array<string>,x:int,raw:binary>")
-    def echo(ts: Any, day: Any, cost: Any, tags: Any, point: Any, raw: Any) -> Any:
+    def echo(ts, day, cost, tags, point, raw):
         return (ts, day, cost, tags, None if point is None else point.x, raw)
 
     return s.events.select("id", echo("ts", "day", "cost", "tags", "point", "raw").alias("e"))

@@ -9,6 +9,7 @@ import dataclasses
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeAlias
 
 import zmq
@@ -108,9 +109,10 @@ class Gang:
         self._deploy_deadline_ms = monotonic_ms() + config.deploy_timeout_ms
 
         conf = session.sparkContext.getConf()
+        self._one_host = is_one_host(session)
         self._endpoints = (
             DriverEndpoints.on_one_host()
-            if is_one_host(session)
+            if self._one_host
             else DriverEndpoints.between_hosts(conf.get("spark.driver.host") or "127.0.0.1")
         )
         keys = self._endpoints.keys
@@ -205,10 +207,17 @@ class Gang:
                 self._cancelled = True
                 log.info("attempt %s: slots do not leave by themselves, cancelling their Spark job", self.attempt)
                 self._job.cancel("the attempt has ended")
-        elif self._left >= self._registered.keys() or now_ms > self._job_ended_ms + LAST_SLOTS_GRACE_MS:
+        elif self._all_gone() or now_ms > self._job_ended_ms + LAST_SLOTS_GRACE_MS:
             self._free = True
             self._close()
             self._tell(SlotsFree(now_ms, self.attempt))
+
+    def _all_gone(self) -> bool:
+        """Whether every slot has said goodbye or, where we can see it, has no process any more."""
+        return all(
+            slot in self._left or (self._one_host and not Path(f"/proc/{registered.pid}").exists())
+            for slot, registered in self._registered.items()
+        )
 
     def end(self, clean: bool, reason: str) -> None:
         """All slots leave. ``SlotsFree`` follows once the Spark job is over."""

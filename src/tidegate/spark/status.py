@@ -105,13 +105,7 @@ class JobStatus:
     def on_failure(self, attempt: Attempt, reason: str, now_ms: int) -> None:
         with self.changed:
             self._recoveries.append(Recovery(attempt, reason, now_ms, (("detected", 0),)))
-            self._now = replace(
-                self._now,
-                recoveries=tuple(self._recoveries),
-                restarts=self._now.restarts + 1,
-                phase="recovering",
-                slots={},
-            )
+            self._now = replace(self._now, recoveries=tuple(self._recoveries), phase="recovering", slots={})
             self.changed.notify_all()
 
     def on_recovery_phase(self, phase: str, now_ms: int) -> Recovery | None:

@@ -38,7 +38,7 @@ COLUMNS = "id long, n int, x double, url string, d decimal(10,2), at timestamp, 
 
 EXPRESSIONS = [
     "id + n", "n - 3", "id * n", "n / 4", "n % 3", "pmod(n, 3)", "id div 2", "-n", "abs(n)", "try_divide(n, n)", "try_add(id, n)",
-    "d * 1.5", "d + n", "round(d, 1)", "ceil(d)", "n = 10", "n <=> null", "n < 5 AND ok", "ok OR n > 1", "NOT ok",
+    "d * 1.5", "d + n", "round(d, 1)", "floor(x)", "ceil(d)", "n = 10", "n <=> null", "n < 5 AND ok", "ok OR n > 1", "NOT ok",
     "n IN (10, 3)", "n IN (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12)", "url IS NULL", "isnan(x)", "coalesce(n, id, 9)", "nvl2(n, 1, 2)",
     "nullif(n, 10)", "if(n > 0, 'p', 'm')", "CASE WHEN n <> 0 THEN id / n END", "CASE n WHEN 10 THEN 'ten' ELSE url END",
     "upper(url)", "lower(url)", "length(url)", "substring(url, 2, 3)", "left(url, 4)", "right(url, 3)", "concat(url, '!')",
@@ -47,7 +47,7 @@ EXPRESSIONS = [
     "split(url, '/')", "split(url, '/')[0]", "size(split(url, '/'))", "reverse(url)", "instr(url, 'm')", "repeat(url, 2)",
     "year(at)", "month(at)", "day(at)", "hour(at)", "minute(at)", "second(at)", "dayofweek(at)", "date_trunc('hour', at)",
     "date_trunc('day', at)", "to_date(at)", "date_add(to_date(at), 3)", "datediff(at, DATE'2024-01-01')", "date_format(at, 'yyyy-MM-dd HH:mm')",
-    "at + INTERVAL 90 MINUTES", "at - INTERVAL '1' DAY",  "at >= TIMESTAMP'2024-03-01 00:00:00'",
+    "at + INTERVAL 90 MINUTES", "at - INTERVAL '1' DAY", "unix_timestamp(at)", "at >= TIMESTAMP'2024-03-01 00:00:00'",
     "CAST(n AS string)", "CAST(at AS string)", "CAST(x AS string)", "CAST(n AS decimal(6,2))", "try_cast(url AS int)", "CAST(id AS timestamp)",
     "named_struct('a', n, 'b', url)", "named_struct('a', n, 'b', named_struct('c', id)).b.c", "array(n, 1)", "greatest(n, 3)",
     "window(at, '10 seconds')",

@@ -44,6 +44,8 @@ def test_an_acknowledgement_that_comes_twice_counts_once() -> None:
     checkpoint = run.trigger()
     run.said(*(ack(checkpoint, READ[0]),) * 9)
     assert not run.manifests()
+    run.said(*(ack(checkpoint, one) for one in (READ[1], *WRITE)))
+    assert [manifest.checkpoint for manifest in run.manifests()] == [checkpoint]
 
 
 def test_an_acknowledgement_of_an_earlier_attempt_is_not_counted() -> None:

@@ -286,3 +286,36 @@ def test_the_plan_names_what_must_be_in_every_manifest() -> None:
     run = Scenario().run_up()
     run.complete()
     assert {entry.operator for entry in run.manifests()[0].operators} == {COUNT, SINK, SOURCE}
+
+
+def test_no_checkpoint_follows_the_final_one_while_its_commit_runs() -> None:
+    run = Scenario().run_up()
+    exhausted(run)
+    effects = run.said(*(ack(1, one) for one in PLAN.subtasks))
+    (look,) = run.feed(run.perform(effects[0]))  # type: ignore[arg-type]
+    run.feed(run.perform(look))  # type: ignore[arg-type]
+    run.tick(60_000)
+    assert run.triggers() == [1]
+
+
+def test_a_damaged_location_ends_the_query_with_the_reason_and_touches_nothing() -> None:
+    run = Scenario().run_up()
+    run.complete()
+    run.complete()
+    run.store[layout.manifest_key(run.stored_refs()[-1])] = b"rotten"
+    again = run.successor()
+    again.answer(*again.start())
+    outcome = again.last(ef.Finish).outcome
+    assert isinstance(outcome, ef.Failed)
+    assert outcome.failure.code == "CORRUPT_SNAPSHOT"
+    assert not any(
+        isinstance(effect, ef.CommitSinks | ef.SweepSinks | ef.Delete | ef.Deploy) for effect in again.effects
+    )
+
+
+def test_numbers_are_not_used_twice_by_one_driver() -> None:
+    run = Scenario().run_up()
+    run.trigger()
+    run.answer(*run.fail())
+    run.answer(*run.tick(100))
+    assert run.trigger() == 2

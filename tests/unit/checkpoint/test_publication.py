@@ -197,3 +197,26 @@ def test_a_request_is_answered_with_the_reason_when_its_checkpoint_fails() -> No
     (answer,) = run.all(ef.AnswerRequest)
     assert isinstance(answer.outcome, ef.RequestFailed)
     assert "not every subtask acknowledged in time" in answer.outcome.failure.message
+
+
+def test_a_confirmation_for_an_earlier_attempt_confirms_nothing_now() -> None:
+    """T2 and T8: the old attempt's commit was slow; its answer must not pass for the new attempt's."""
+    run = Scenario().run_up()
+    run.complete()
+    run.answer(*run.fail())
+    run.answer(*run.tick(100))
+    looked(run)
+    (commit,) = run.run.commits
+    assert run.feed(ev.SinksCommitted(run.now_ms, Attempt(1), commit.manifest.checkpoint)) == ()
+    assert run.run.commits == (commit,)
+
+
+def test_every_cleanup_round_sweeps_older_attempts_and_never_its_own() -> None:
+    """A zombie may prepare after the sweep of the recovery."""
+    run = Scenario(with_config(checkpoints_retained=1)).run_up()
+    run.complete()
+    again = run.successor().run_up()
+    again.complete()
+    sweeps = again.all(ef.SweepSinks)
+    assert len(sweeps) == 2
+    assert [sweep.older_than for sweep in sweeps] == [Attempt(2), Attempt(2)]

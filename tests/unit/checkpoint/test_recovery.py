@@ -241,6 +241,16 @@ def test_files_of_dead_branches_are_garbage_and_the_lineage_is_not() -> None:
     assert [one.ref for one in choice.lineage] == [ref(3, 2), ref(1, 1)]
 
 
+def test_chunks_are_kept_while_a_damaged_manifest_may_name_them() -> None:
+    """A person may put a copy of the manifest back."""
+    location = Location().attempt(1, None, 1, 2)
+    location.store[layout.manifest_key(ref(1, 1))] = b"rotten"
+    location.store["state/aggregate-0/000001-00000-000001-0"] = b"chunk"
+    choice = location.choose()
+    assert isinstance(choice, Choice)
+    assert choice.garbage == ()
+
+
 def _with_chunk(outputs: tuple[Committable, ...]) -> tuple[OperatorSnapshot, ...]:
     from tests.unit.checkpoint.scenario import chunk
 

@@ -40,9 +40,12 @@ def exp(x: pl.Expr) -> Built:
 @plain("expm1", supports=_DOUBLE)
 def expm1(x: pl.Expr) -> Built:
     """Polars has none, and ``exp(x) - 1`` loses its digits near zero."""
-    value = x.map_batches(
-        lambda numbers: pl.Series(np.expm1(numbers.to_numpy())), return_dtype=pl.Float64, is_elementwise=True
-    )
+
+    def run(numbers: pl.Series) -> pl.Series:
+        with np.errstate(over="ignore"):
+            return pl.Series(np.expm1(numbers.to_numpy()))
+
+    value = x.map_batches(run, return_dtype=pl.Float64, is_elementwise=True)
     return pl.when(x.is_not_null()).then(value).otherwise(None)
 
 

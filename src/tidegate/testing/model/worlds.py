@@ -21,7 +21,7 @@ FULL = (
     Bounds(
         "lost answers, try again", starts=2, attempts=2, checkpoints=2, crashes=1, lost_answers=2, store_tries_max=2
     ),
-    Bounds("restarts, crash, zombie", starts=2, attempts=3, checkpoints=3, crashes=1, failures=1),
+    Bounds("restarts, crash, zombie", starts=2, attempts=3, checkpoints=2, crashes=1, failures=1),
     Bounds("restarts, lost answers", starts=2, attempts=3, checkpoints=2, failures=1, lost_answers=1),
     Bounds("damage, two drivers", starts=2, attempts=2, checkpoints=2, crashes=1, damages=1, quiet=True, retained=2),
     Bounds("three drivers, a crash", starts=3, attempts=3, checkpoints=1, crashes=1),
