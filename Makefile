@@ -5,7 +5,6 @@ PYTHON ?= python3
 PY := .venv/bin/python
 SEEDS ?= 500
 RUNS ?= 20
-STATES ?=
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test check fast bench simulate model chaos lock clean
@@ -44,7 +43,7 @@ simulate: setup  ## the protocol under faults: SEEDS=500 runs, or one with SEED=
 	@$(PY) -m tidegate.testing.simulation $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
 
 model: setup  ## exhaustive model check of the coordinator's rules
-	@$(PY) -m tidegate.testing.model $(if $(STATES),--states-max $(STATES))
+	@$(PY) -m tidegate.testing.model $(ARGS)
 
 chaos: setup  ## RUNS=20 runs on real Spark with kill -9 of random slots and of the driver
 	@$(PY) tools/chaos.py --runs $(RUNS)

@@ -149,7 +149,7 @@ def ceil(call: Call, x: pl.Expr) -> Built:
 
 
 def _whole(call: Call, x: pl.Expr, *, up: bool) -> Built:
-    """Doubles become longs."""
+    """Doubles become longs; NaN becomes 0, as a Java cast makes it."""
     match call.args[0].type:
         case Decimal(precision, scale):
             assert isinstance(call.type, Decimal)
@@ -160,8 +160,8 @@ def _whole(call: Call, x: pl.Expr, *, up: bool) -> Built:
             return decimals.fitted(value, precision - scale + 1, 0, call.type, x)
         case t.DOUBLE:
             low, high = (float(bound) for bound in type_bounds(t.LONG))
-            whole = x.ceil() if up else x.floor()
-            overflow = (whole < low) | (whole > high) | whole.is_nan()
+            whole = (x.ceil() if up else x.floor()).fill_nan(0.0)
+            overflow = (whole < low) | (whole > high)
             return Checked(whole.cast(pl.Int64, wrap_numerical=True), (Check(overflow, "ARITHMETIC_OVERFLOW"),))
         case _:
             return x

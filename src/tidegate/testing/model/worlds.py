@@ -25,7 +25,6 @@ FULL = (
     Bounds("restarts, lost answers", starts=2, attempts=3, checkpoints=2, failures=1, lost_answers=1),
     Bounds("damage, two drivers", starts=2, attempts=2, checkpoints=2, crashes=1, damages=1, quiet=True, retained=2),
     Bounds("three drivers, a crash", starts=3, attempts=3, checkpoints=1, crashes=1),
-    Bounds("three drivers, late", starts=3, attempts=3, checkpoints=2, timeouts=1),
 )
 """Minutes: ``make model``."""
 
