@@ -25,7 +25,7 @@ from pathlib import Path
 import psutil
 
 ROOT = Path(__file__).resolve().parent.parent
-SECONDS, RATE = 8, 20_000
+SECONDS, RATE = 14, 20_000
 ORPHAN_LIMIT_S = 10.0
 RUN_LIMIT_S = 240.0
 
@@ -77,7 +77,7 @@ def one_run(kind: str, chance: random.Random) -> Outcome:
     with tempfile.TemporaryDirectory(prefix="tidegate-chaos-") as name:
         folder = Path(name)
         (folder / "work.json").write_text(
-            json.dumps({"kind": kind, "at": chance.uniform(0.05, 0.7), "slot": chance.random()})
+            json.dumps({"kind": kind, "at": chance.uniform(0.0, 0.4), "slot": chance.random()})
         )
         if kind == "driver" and (problem := kill_driver(folder, chance)):
             return Outcome(kind, problem)
@@ -101,7 +101,7 @@ def kill_driver(folder: Path, chance: random.Random) -> str:
             process.kill()
             return f"the first driver did not get going: {process.communicate()[0][-2000:]}"
         time.sleep(0.05)
-    time.sleep(chance.uniform(0.0, SECONDS * 0.7))
+    time.sleep(chance.uniform(0.0, SECONDS * 0.4))
     if process.poll() is not None:
         return "void: the driver had ended before it could be killed"
     family = psutil.Process(process.pid).children(recursive=True)

@@ -86,6 +86,7 @@ def launch(request: QueryRequest) -> StreamingQuery:
     connectors = RealConnectors()
     for scan in graph.scans():
         connectors.source(scan)
+        connectors.enumerator(scan, config)
     guarantees = [connectors.sink(sink).guarantee for sink in graph.sinks()]
     location = choose_location(request, options, session)
     ACTIVE.refuse_duplicates(request.name, location)

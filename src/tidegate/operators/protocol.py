@@ -12,6 +12,9 @@ from tidegate.model.snapshot import ChunkHandle, Committable, KeyGroupRange, Sou
 from tidegate.state.chunk import NewChunk, RestoredChunk
 
 
+NO_ATTEMPT = Attempt(0)
+
+
 @dataclass(frozen=True, slots=True)
 class OperatorState:
     """An operator at the barrier, by reference. Storing it happens later, so nothing in here may ever change."""
@@ -44,7 +47,7 @@ class OperatorContext:
     max_parallelism: int
     groups: KeyGroupRange
     restored: Restored = field(default_factory=Restored)
-    attempt: Attempt = Attempt(0)
+    attempt: Attempt = NO_ATTEMPT
 
 
 @dataclass(slots=True)

@@ -103,6 +103,7 @@ class JobMaster:
         self._bell = Bell()
         self._requests: dict[str, Future[CheckpointId]] = {}
         self._gang: Gang | None = None
+        self._ran = False
         self._discovery: Discovery | None = None
         self._lanes = {lane: Lane(f"tidegate-{lane}-{name}") for lane in ("storage", "sinks", "cleanup")}
         self._outcome: fx.Outcome | None = None
@@ -204,6 +205,7 @@ class JobMaster:
                 self.status.update(attempt=attempt)
                 self.status.on_recovery_phase("claimed", now_ms)
             case SlotsReady(now_ms):
+                self._ran = True
                 self.status.on_recovery_phase("restored", now_ms)
                 self.status.update(phase="running", pids=self._gang.pids if self._gang else {})
             case _:
@@ -271,6 +273,7 @@ class JobMaster:
             manifest.operators if manifest else (),
             manifest.checkpoint if manifest else None,
             name=self._name,
+            ran_before=self._ran,
             post=self.post,
             tell=self.post,
             on_progress=self.status.on_progress,

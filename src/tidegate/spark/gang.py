@@ -48,6 +48,9 @@ from tidegate.transport.heartbeat import DriverHeartbeat
 
 log = logging.getLogger("tidegate.slots")
 
+STARTING_GRACE_MS = 10_000
+"""The deploy timeout is for finding free task slots; slots that were found late still need time to come up."""
+
 LEAVE_TIMEOUT_MS = 2_000
 """How long slots may take to leave when told to, before their Spark job is cancelled."""
 
@@ -73,7 +76,10 @@ GangEvent: TypeAlias = JobEnded | SlotSilent
 
 
 class Gang:
-    """``post`` takes what other threads have to say, ``tell`` what slots said: both put it into the loop's inbox."""
+    """``ran_before``: the query has run on this cluster, so that what it lacks now (an executor) may come back.
+
+    ``post`` takes what other threads have to say, ``tell`` what slots said: both put it into the loop's inbox.
+    """
 
     def __init__(
         self,
@@ -86,11 +92,13 @@ class Gang:
         checkpoint: CheckpointId | None,
         *,
         name: str,
+        ran_before: bool,
         post: Callable[[GangEvent], None],
         tell: Callable[[Event], None],
         on_progress: Callable[[SlotProgress], None],
     ) -> None:
         self.attempt = attempt
+        self._ran_before = ran_before
         self._config = config
         self._parallelism = parallelism
         self._restored = restored
@@ -106,7 +114,7 @@ class Gang:
         self._ending_since_ms: int | None = None
         self._job_ended_ms: int | None = None
         self._cancelled = False
-        self._deploy_deadline_ms = monotonic_ms() + config.deploy_timeout_ms
+        self._deploy_deadline_ms = monotonic_ms() + config.deploy_timeout_ms + STARTING_GRACE_MS
 
         conf = session.sparkContext.getConf()
         self._one_host = is_one_host(session)
@@ -183,7 +191,8 @@ class Gang:
                     if failure is None:
                         self._fail(Failure("SLOT_LOST", "the Spark job of the slots ended before the query did"))
                     else:
-                        self._fail(to_failure(failure))
+                        told = to_failure(failure)
+                        self._fail(dataclasses.replace(told, retryable=True) if self._ran_before else told)
             case SlotSilent(_, slot):
                 where = self._registered[slot].host if slot in self._registered else "an executor"
                 silence = self._config.silence_timeout_ms
@@ -191,8 +200,8 @@ class Gang:
         self.on_clock(now_ms)
 
     def on_clock(self, now_ms: int) -> None:
-        if not self._ready and not self._failed and self._ending_since_ms is None and now_ms > self._deploy_deadline_ms:
-            missing = self._parallelism - len(self._registered)
+        missing = self._parallelism - len(self._registered)
+        if missing and not self._failed and self._ending_since_ms is None and now_ms > self._deploy_deadline_ms:
             self._fail(
                 Failure(
                     "UNAVAILABLE",

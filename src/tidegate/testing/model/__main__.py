@@ -23,19 +23,20 @@ def main(arguments: list[str] | None = None) -> int:
         help="remove rule 1 … 9 (or each in turn) and show the harm",
     )
     parser.add_argument("--small", action="store_true", help="the worlds of the test suite only")
+    parser.add_argument("--states-max", type=int, default=5_000_000, help="give up on a world with more states")
     options = parser.parse_args(arguments)
     if options.without == "each":
         return max(_show_harm(rule) for rule in RULE_SWITCHES)
     if options.without is not None:
         return _show_harm(int(options.without))
-    return _check_all(small=options.small)
+    return _check_all(small=options.small, states_max=options.states_max)
 
 
-def _check_all(*, small: bool) -> int:
+def _check_all(*, small: bool, states_max: int) -> int:
     began, worlds, moves = time.monotonic(), 0, 0
     for bounds in SMALL if small else FULL:
         since = time.monotonic()
-        verdict = check(bounds, Rules())
+        verdict = check(bounds, Rules(), worlds_max=states_max)
         match verdict:
             case Holds():
                 worlds, moves = worlds + verdict.worlds, moves + verdict.moves

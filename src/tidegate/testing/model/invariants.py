@@ -67,7 +67,7 @@ class Laws:
             case Choice(manifest):
                 assert manifest is not None
                 epoch, ref = w.epoch_of(manifest), manifest.ref
-                missing = manifest.chunk_keys() - self._moves.documents(world.store).keys()
+                missing = manifest.chunk_keys() - self._moves.ground.documents(world.store).keys()
                 if missing and not damaged:
                     return f"checkpoint {ref} would be restored, but {min(missing)} was deleted"
                 fates = dict(world.sink.value)
@@ -88,17 +88,17 @@ class Laws:
         """What a person's next start would restore, by the real rules; and whether the store was damaged from outside."""
         known = self._restorable.get(store)
         if known is None:
-            documents = self._moves.documents(store)
+            documents = self._moves.ground.documents(store)
             attempts = [key.attempt for key in map(layout.parse, documents) if isinstance(key, layout.ClaimKey)]
             attempt = Attempt(max(attempts, default=0) + 1)
-            decision = choose(self._moves.plan, attempt, self._moves.facts(store, attempt))
+            decision = choose(self._moves.plan, attempt, self._moves.ground.facts(store, attempt))
             known = self._restorable[store] = decision, self._moves.bounds.damages > 0
         return known
 
     def _no_ping_pong(self, store: Box[Store]) -> str | None:
         """An automatic restart follows its own driver's claim: it never fences somebody a person has started."""
         if store not in self._claims:
-            documents = self._moves.documents(store)
+            documents = self._moves.ground.documents(store)
             verdict = None
             for key, document in sorted(documents.items()):
                 parsed = layout.parse(key)

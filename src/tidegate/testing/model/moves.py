@@ -15,23 +15,21 @@ from tidegate.checkpoint import layout
 from tidegate.checkpoint.effects import Effect
 from tidegate.checkpoint.events import Event, Failure
 from tidegate.checkpoint.lifecycle import step
-from tidegate.checkpoint.manifest import Manifest, Restored, encode
-from tidegate.checkpoint.phases import Active, Claiming, CommittingRestored, New, Over
+from tidegate.checkpoint.manifest import Manifest
+from tidegate.checkpoint.phases import Active, CommittingRestored, New, Over
 from tidegate.checkpoint.plan import CheckpointPlan
-from tidegate.checkpoint.recovery import facts_from
 from tidegate.checkpoint.running import Idle
 from tidegate.model.ids import Attempt
 from tidegate.model.messages import CheckpointCommitted, CheckpointCompleted, TriggerCheckpoint
 from tidegate.testing.model import world as w
 from tidegate.testing.model.abstraction import timeless
+from tidegate.testing.model.ground import NOW_MS, WRITES, Ground, describe, key_of, unknown
 from tidegate.testing.model.interning import Box, Interner
-from tidegate.testing.model.world import Bounds, Document, Driver, Sink, Store, World
+from tidegate.testing.model.world import Bounds, Document, Driver, World
 
-NOW_MS = 0
 LATER_MS = w.TIMEOUT_MS
 _LASTING = (ef.WriteClaim, ef.WriteRestored, ef.StoreManifest, ef.CommitSinks, ef.SweepSinks, ef.Delete)
 """Effects that change the world outside the driver: these may land after it is gone."""
-_WRITES = (ef.WriteClaim, ef.WriteRestored, ef.StoreManifest)
 _FAILURE = Failure("SLOT_LOST", "a slot died")
 
 
@@ -41,14 +39,6 @@ class Move(NamedTuple):
     committed: ef.CommitSinks | None = None
     """The commit that landed with this move."""
     ended: ef.Outcome | None = None
-
-
-class Landing(NamedTuple):
-    """The world after an effect, and the event that answers it."""
-
-    store: Box[Store]
-    sink: Box[Sink]
-    answer: Box[Event]
 
 
 class Reaction(NamedTuple):
@@ -67,12 +57,9 @@ class Moves:
         self.bounds = bounds
         self.plan = plan
         self.box = Interner()
+        self.ground = Ground(plan, self.box)
         self._reactions: dict[tuple[Driver, Box[Event]], Reaction] = {}
-        self._landings: dict[tuple[Box[Effect], Box[Store] | Box[Sink], bool], Landing] = {}
         self._labels: dict[Box[Effect], str] = {}
-        self._facts: dict[tuple[Box[Store], Attempt], ev.Facts] = {}
-        self._documents: dict[Box[Store], dict[str, Document]] = {}
-        self._bytes: dict[Manifest | Restored, bytes] = {}
 
     def first(self) -> World:
         return w.first_world(self.bounds, self.box)
@@ -84,7 +71,7 @@ class Moves:
             if boxed is not None:
                 yield from self._of_driver(world, number, boxed.value)
         for effect in sorted(world.late.value, key=_by_number):
-            landing = self._land(world, effect)
+            landing = self.ground.land(world, effect)
             after = world._replace(late=self.box(world.late.value - {effect}), store=landing.store, sink=landing.sink)
             commit = effect.value if isinstance(effect.value, ef.CommitSinks) else None
             yield Move(f"late: {self._label(effect)}", self._tidy(after), commit)
@@ -96,7 +83,7 @@ class Moves:
         if world.budget.starts == 0:
             return
         number = len(world.drivers)
-        documents = self.documents(world.store)
+        documents = self.ground.documents(world.store)
         newest = max(
             (key.attempt for key in map(layout.parse, documents) if isinstance(key, layout.ClaimKey)), default=0
         )
@@ -114,18 +101,18 @@ class Moves:
             if isinstance(effect.value, ef.SendToSlots):
                 yield from self._barrier(world, number, rest, effect.value)
                 continue
-            landing = self._land(world, effect)
+            landing = self.ground.land(world, effect)
             landed = World(world.drivers, world.late, landing.store, landing.sink, budget)
             label = f"p{number}: {self._label(effect)}"
             commit = effect.value if isinstance(effect.value, ef.CommitSinks) else None
             yield self._feed(landed, number, rest, landing.answer, label, commit)
-            if isinstance(effect.value, _WRITES) and budget.lost_answers > 0:
+            if isinstance(effect.value, WRITES) and budget.lost_answers > 0:
                 less = budget._replace(lost_answers=budget.lost_answers - 1)
-                unknown = _unknown(effect.value)
-                yield self._feed(landed._replace(budget=less), number, rest, unknown, f"{label}, answer lost")
+                silence = unknown(effect.value)
+                yield self._feed(landed._replace(budget=less), number, rest, silence, f"{label}, answer lost")
                 late = self.box(world.late.value | {effect})
                 adrift = world._replace(budget=less, late=late)
-                yield self._feed(adrift, number, rest, unknown, f"{label} is delayed, its outcome unknown")
+                yield self._feed(adrift, number, rest, silence, f"{label} is delayed, its outcome unknown")
         if budget.crashes > 0:
             dead = self._adrift(world, driver)._replace(budget=budget._replace(crashes=budget.crashes - 1))
             yield Move(f"p{number} crashes", self._tidy(_with_driver(dead, number, None)))
@@ -266,174 +253,17 @@ class Moves:
         """Drop late writes that cannot change anything any more: their key exists."""
         if not world.late.value:
             return world
-        documents = self.documents(world.store)
+        documents = self.ground.documents(world.store)
         alive = frozenset(
             effect
             for effect in world.late.value
-            if not isinstance(effect.value, _WRITES) or _key_of(effect.value) not in documents
+            if not isinstance(effect.value, WRITES) or key_of(effect.value) not in documents
         )
         return world if len(alive) == len(world.late.value) else world._replace(late=self.box(alive))
-
-    # --- the world ------------------------------------------------------------------------------------------------
-
-    def _land(self, world: World, boxed: Box[Effect]) -> Landing:
-        """What the effect does to the store or to the sink, never to both."""
-        effect = boxed.value
-        automatic = isinstance(effect, ef.WriteClaim) and self._claims_automatically(world, effect)
-        if isinstance(effect, ef.CommitSinks | ef.SweepSinks):
-            known = self._landings.get((boxed, world.sink, automatic))
-            if known is None:
-                sink, answer = self._land_in_sink(effect, world.sink.value)
-                known = Landing(world.store, self.box(sink), self.box(answer))
-                self._landings[boxed, world.sink, automatic] = known
-            return Landing(world.store, known.sink, known.answer)
-        known = self._landings.get((boxed, world.store, automatic))
-        if known is None:
-            store, answer = self._land_in_store(effect, world.store, automatic=automatic)
-            # Facts cannot be hashed; they are a function of the store, so one box per landing is enough.
-            listed = isinstance(answer, ev.LocationListed)
-            event: Box[Event] = Box(-1 - len(self._landings), answer) if listed else self.box(answer)
-            known = self._landings[boxed, world.store, automatic] = Landing(store, world.sink, event)
-        return Landing(known.store, world.sink, known.answer)
-
-    def _land_in_store(self, effect: Effect, store: Box[Store], *, automatic: bool) -> tuple[Box[Store], Event]:
-        documents = self.documents(store)
-        match effect:
-            case ef.WriteClaim(attempt, process):
-                found = documents.get(layout.claim_key(attempt))
-                if isinstance(found, w.Claimed):
-                    return store, ev.ClaimRefused(NOW_MS, attempt, found.process)
-                store = self._create(store, layout.claim_key(attempt), w.Claimed(process, automatic))
-                return store, ev.ClaimWritten(NOW_MS, attempt)
-            case ef.ListLocation(attempt):
-                return store, ev.LocationListed(NOW_MS, attempt, self.facts(store, attempt))
-            case ef.WriteRestored(attempt, restored):
-                found = documents.get(layout.restored_key(attempt))
-                if isinstance(found, Restored):
-                    return store, ev.RestoredRefused(NOW_MS, attempt, found)
-                store = self._create(store, layout.restored_key(attempt), restored)
-                return store, ev.RestoredWritten(NOW_MS, attempt)
-            case ef.LookForClaim(attempt, about):
-                newer = layout.claim_key(Attempt(attempt + 1)) in documents
-                return store, ev.LookAnswered(NOW_MS, attempt, about, newer)
-            case ef.StoreManifest(manifest):
-                key = layout.manifest_key(manifest.ref)
-                if key in documents:
-                    return store, ev.ManifestRefused(NOW_MS, manifest.ref, documents[key] == manifest)
-                return self._create(store, key, manifest), ev.ManifestStored(NOW_MS, manifest.ref)
-            case ef.Delete(attempt, keys):
-                rest: Store = frozenset(entry for entry in store.value if entry.value[0] not in keys)
-                return self.box(rest), ev.CleanupDone(NOW_MS, attempt)
-            case _:
-                raise AssertionError(f"not an effect of the world: {effect}")
-
-    def _land_in_sink(self, effect: ef.CommitSinks | ef.SweepSinks, sink: Sink) -> tuple[Sink, Event]:
-        match effect:
-            case ef.CommitSinks(attempt, checkpoint, committables):
-                named = _transactions(committables)
-                after: Sink = frozenset(
-                    (one, w.COMMITTED if fate == w.PREPARED and one in named else fate) for one, fate in sink
-                )
-                return after, ev.SinksCommitted(NOW_MS, attempt, checkpoint)
-            case ef.SweepSinks(attempt, older_than, keep):
-                kept = _transactions(keep)
-                swept: Sink = frozenset(
-                    (one, w.ABORTED if fate == w.PREPARED and one.attempt < older_than and one not in kept else fate)
-                    for one, fate in sink
-                )
-                return swept, ev.SinksSwept(NOW_MS, attempt)
-
-    def _claims_automatically(self, world: World, effect: ef.WriteClaim) -> bool:
-        boxed = world.drivers[int(effect.process[1:])]
-        state = boxed.value.state.value if boxed is not None else None
-        return isinstance(state, Claiming) and state.attempt == effect.attempt and state.automatic
-
-    def _create(self, store: Box[Store], key: str, document: Document) -> Box[Store]:
-        entry: tuple[str, Document] = (key, document)
-        return self.box(store.value | {self.box(entry)})
-
-    def documents(self, store: Box[Store]) -> dict[str, Document]:
-        known = self._documents.get(store)
-        if known is None:
-            known = self._documents[store] = dict(entry.value for entry in store.value)
-        return known
-
-    def facts(self, store: Box[Store], attempt: Attempt) -> ev.Facts:
-        """The facts an attempt would read from the store at this moment, through the real decoder."""
-        known = self._facts.get((store, attempt))
-        if known is None:
-            documents = self.documents(store)
-            known = self._facts[store, attempt] = facts_from(
-                self.plan, attempt, documents, lambda key: self._read(documents.get(key))
-            )
-        return known
-
-    def _read(self, document: Document) -> bytes | None:
-        match document:
-            case Manifest() | Restored():
-                if document not in self._bytes:
-                    self._bytes[document] = encode(document)
-                return self._bytes[document]
-            case w.Damaged():
-                return b"rotten"
-            case w.Claimed() | None:
-                return None
-
-
-def describe(effect: Effect) -> str:
-    """An effect in a trace, short enough to read."""
-    match effect:
-        case ef.WriteClaim(attempt):
-            return f"claims attempt {attempt}"
-        case ef.ListLocation(attempt):
-            return f"attempt {attempt} lists the location"
-        case ef.WriteRestored(attempt, restored):
-            return f"attempt {attempt} writes restored = {restored.ref or 'nothing'}"
-        case ef.LookForClaim(attempt, about):
-            return f"attempt {attempt} looks for a newer claim" + (f" after checkpoint {about}" if about else "")
-        case ef.StoreManifest(manifest):
-            return f"stores the manifest of checkpoint {manifest.ref} (epochs 1…{w.epoch_of(manifest)})"
-        case ef.CommitSinks(attempt, checkpoint, committables):
-            epochs = sorted(one.epoch for one in _transactions(committables))
-            return f"attempt {attempt} commits checkpoint {checkpoint}: epochs {epochs}"
-        case ef.SweepSinks(attempt, older_than):
-            return f"attempt {attempt} aborts unnamed transactions of attempts before {older_than}"
-        case ef.Delete(attempt, keys):
-            return f"attempt {attempt} deletes {', '.join(keys)}"
-        case _:
-            return type(effect).__name__
-
-
-def _unknown(effect: Effect) -> Event:
-    match effect:
-        case ef.WriteClaim(attempt):
-            return ev.ClaimUnknown(NOW_MS, attempt)
-        case ef.WriteRestored(attempt):
-            return ev.RestoredUnknown(NOW_MS, attempt)
-        case ef.StoreManifest(manifest):
-            return ev.ManifestUnknown(NOW_MS, manifest.ref)
-        case _:
-            raise AssertionError(f"not a write: {effect}")
-
-
-def _key_of(effect: Effect) -> str:
-    match effect:
-        case ef.WriteClaim(attempt):
-            return layout.claim_key(attempt)
-        case ef.WriteRestored(attempt):
-            return layout.restored_key(attempt)
-        case ef.StoreManifest(manifest):
-            return layout.manifest_key(manifest.ref)
-        case _:
-            raise AssertionError(f"not a write: {effect}")
 
 
 def _lasting(driver: Driver) -> frozenset[Box[Effect]]:
     return frozenset(effect for effect in driver.asked if isinstance(effect.value, _LASTING))
-
-
-def _transactions(committables: ef.CommittablesBySink) -> frozenset[w.Transaction]:
-    return frozenset(w.transaction_of(one) for _, ones in committables for one in ones)
 
 
 def _with_driver(world: World, number: int, driver: Box[Driver] | None) -> World:

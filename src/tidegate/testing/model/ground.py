@@ -1,0 +1,198 @@
+"""What effects do to the world outside the drivers: to the store, or to the sink, and how they are answered."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tidegate.checkpoint import effects as ef
+from tidegate.checkpoint import events as ev
+from tidegate.checkpoint import layout
+from tidegate.checkpoint.effects import Effect
+from tidegate.checkpoint.events import Event
+from tidegate.checkpoint.manifest import Manifest, Restored, encode
+from tidegate.checkpoint.phases import Claiming
+from tidegate.checkpoint.plan import CheckpointPlan
+from tidegate.checkpoint.recovery import facts_from
+from tidegate.model.ids import Attempt
+from tidegate.testing.model import world as w
+from tidegate.testing.model.interning import Box, Interner
+from tidegate.testing.model.world import Document, Sink, Store, World
+
+NOW_MS = 0
+WRITES = (ef.WriteClaim, ef.WriteRestored, ef.StoreManifest)
+"""Effects whose outcome may stay unknown."""
+
+
+class Landing(NamedTuple):
+    """The world after an effect, and the event that answers it."""
+
+    store: Box[Store]
+    sink: Box[Sink]
+    answer: Box[Event]
+
+
+class Ground:
+    """Landings are remembered: the same effect meets the same store, or the same sink, in very many worlds."""
+
+    def __init__(self, plan: CheckpointPlan, box: Interner) -> None:
+        self.plan = plan
+        self.box = box
+        self._landings: dict[tuple[Box[Effect], Box[Store] | Box[Sink], bool], Landing] = {}
+        self._facts: dict[tuple[Box[Store], Attempt], ev.Facts] = {}
+        self._documents: dict[Box[Store], dict[str, Document]] = {}
+        self._bytes: dict[Manifest | Restored, bytes] = {}
+
+    def land(self, world: World, boxed: Box[Effect]) -> Landing:
+        """What the effect does to the store or to the sink, never to both."""
+        effect = boxed.value
+        automatic = isinstance(effect, ef.WriteClaim) and self._claims_automatically(world, effect)
+        if isinstance(effect, ef.CommitSinks | ef.SweepSinks):
+            known = self._landings.get((boxed, world.sink, automatic))
+            if known is None:
+                sink, answer = self._land_in_sink(effect, world.sink.value)
+                known = Landing(world.store, self.box(sink), self.box(answer))
+                self._landings[boxed, world.sink, automatic] = known
+            return Landing(world.store, known.sink, known.answer)
+        known = self._landings.get((boxed, world.store, automatic))
+        if known is None:
+            store, answer = self._land_in_store(effect, world.store, automatic=automatic)
+            # Facts cannot be hashed; they are a function of the store, so one box per landing is enough.
+            listed = isinstance(answer, ev.LocationListed)
+            event: Box[Event] = Box(-1 - len(self._landings), answer) if listed else self.box(answer)
+            known = self._landings[boxed, world.store, automatic] = Landing(store, world.sink, event)
+        return Landing(known.store, world.sink, known.answer)
+
+    def _land_in_store(self, effect: Effect, store: Box[Store], *, automatic: bool) -> tuple[Box[Store], Event]:
+        documents = self.documents(store)
+        match effect:
+            case ef.WriteClaim(attempt, process):
+                found = documents.get(layout.claim_key(attempt))
+                if isinstance(found, w.Claimed):
+                    return store, ev.ClaimRefused(NOW_MS, attempt, found.process)
+                store = self._create(store, layout.claim_key(attempt), w.Claimed(process, automatic))
+                return store, ev.ClaimWritten(NOW_MS, attempt)
+            case ef.ListLocation(attempt):
+                return store, ev.LocationListed(NOW_MS, attempt, self.facts(store, attempt))
+            case ef.WriteRestored(attempt, restored):
+                found = documents.get(layout.restored_key(attempt))
+                if isinstance(found, Restored):
+                    return store, ev.RestoredRefused(NOW_MS, attempt, found)
+                store = self._create(store, layout.restored_key(attempt), restored)
+                return store, ev.RestoredWritten(NOW_MS, attempt)
+            case ef.LookForClaim(attempt, about):
+                newer = layout.claim_key(Attempt(attempt + 1)) in documents
+                return store, ev.LookAnswered(NOW_MS, attempt, about, newer)
+            case ef.StoreManifest(manifest):
+                key = layout.manifest_key(manifest.ref)
+                if key in documents:
+                    return store, ev.ManifestRefused(NOW_MS, manifest.ref, documents[key] == manifest)
+                return self._create(store, key, manifest), ev.ManifestStored(NOW_MS, manifest.ref)
+            case ef.Delete(attempt, keys):
+                rest: Store = frozenset(entry for entry in store.value if entry.value[0] not in keys)
+                return self.box(rest), ev.CleanupDone(NOW_MS, attempt)
+            case _:
+                raise AssertionError(f"not an effect of the world: {effect}")
+
+    def _land_in_sink(self, effect: ef.CommitSinks | ef.SweepSinks, sink: Sink) -> tuple[Sink, Event]:
+        match effect:
+            case ef.CommitSinks(attempt, checkpoint, committables):
+                named = _transactions(committables)
+                after: Sink = frozenset(
+                    (one, w.COMMITTED if fate == w.PREPARED and one in named else fate) for one, fate in sink
+                )
+                return after, ev.SinksCommitted(NOW_MS, attempt, checkpoint)
+            case ef.SweepSinks(attempt, older_than, keep):
+                kept = _transactions(keep)
+                swept: Sink = frozenset(
+                    (one, w.ABORTED if fate == w.PREPARED and one.attempt < older_than and one not in kept else fate)
+                    for one, fate in sink
+                )
+                return swept, ev.SinksSwept(NOW_MS, attempt)
+
+    def _claims_automatically(self, world: World, effect: ef.WriteClaim) -> bool:
+        boxed = world.drivers[int(effect.process[1:])]
+        state = boxed.value.state.value if boxed is not None else None
+        return isinstance(state, Claiming) and state.attempt == effect.attempt and state.automatic
+
+    def _create(self, store: Box[Store], key: str, document: Document) -> Box[Store]:
+        entry: tuple[str, Document] = (key, document)
+        return self.box(store.value | {self.box(entry)})
+
+    def documents(self, store: Box[Store]) -> dict[str, Document]:
+        known = self._documents.get(store)
+        if known is None:
+            known = self._documents[store] = dict(entry.value for entry in store.value)
+        return known
+
+    def facts(self, store: Box[Store], attempt: Attempt) -> ev.Facts:
+        """The facts an attempt would read from the store at this moment, through the real decoder."""
+        known = self._facts.get((store, attempt))
+        if known is None:
+            documents = self.documents(store)
+            known = self._facts[store, attempt] = facts_from(
+                self.plan, attempt, documents, lambda key: self._read(documents.get(key))
+            )
+        return known
+
+    def _read(self, document: Document) -> bytes | None:
+        match document:
+            case Manifest() | Restored():
+                if document not in self._bytes:
+                    self._bytes[document] = encode(document)
+                return self._bytes[document]
+            case w.Damaged():
+                return b"rotten"
+            case w.Claimed() | None:
+                return None
+
+
+def describe(effect: Effect) -> str:
+    """An effect in a trace, short enough to read."""
+    match effect:
+        case ef.WriteClaim(attempt):
+            return f"claims attempt {attempt}"
+        case ef.ListLocation(attempt):
+            return f"attempt {attempt} lists the location"
+        case ef.WriteRestored(attempt, restored):
+            return f"attempt {attempt} writes restored = {restored.ref or 'nothing'}"
+        case ef.LookForClaim(attempt, about):
+            return f"attempt {attempt} looks for a newer claim" + (f" after checkpoint {about}" if about else "")
+        case ef.StoreManifest(manifest):
+            return f"stores the manifest of checkpoint {manifest.ref} (epochs 1…{w.epoch_of(manifest)})"
+        case ef.CommitSinks(attempt, checkpoint, committables):
+            epochs = sorted(one.epoch for one in _transactions(committables))
+            return f"attempt {attempt} commits checkpoint {checkpoint}: epochs {epochs}"
+        case ef.SweepSinks(attempt, older_than):
+            return f"attempt {attempt} aborts unnamed transactions of attempts before {older_than}"
+        case ef.Delete(attempt, keys):
+            return f"attempt {attempt} deletes {', '.join(keys)}"
+        case _:
+            return type(effect).__name__
+
+
+def unknown(effect: Effect) -> Event:
+    match effect:
+        case ef.WriteClaim(attempt):
+            return ev.ClaimUnknown(NOW_MS, attempt)
+        case ef.WriteRestored(attempt):
+            return ev.RestoredUnknown(NOW_MS, attempt)
+        case ef.StoreManifest(manifest):
+            return ev.ManifestUnknown(NOW_MS, manifest.ref)
+        case _:
+            raise AssertionError(f"not a write: {effect}")
+
+
+def key_of(effect: Effect) -> str:
+    match effect:
+        case ef.WriteClaim(attempt):
+            return layout.claim_key(attempt)
+        case ef.WriteRestored(attempt):
+            return layout.restored_key(attempt)
+        case ef.StoreManifest(manifest):
+            return layout.manifest_key(manifest.ref)
+        case _:
+            raise AssertionError(f"not a write: {effect}")
+
+
+def _transactions(committables: ef.CommittablesBySink) -> frozenset[w.Transaction]:
+    return frozenset(w.transaction_of(one) for _, ones in committables for one in ones)
