@@ -110,8 +110,11 @@ def divide(call: Call, left: pl.Expr, right: pl.Expr) -> Built:
 
 
 def exact_division(value: pl.Expr, by: float) -> pl.Expr:
-    """Polars divides by a constant by multiplying with its inverse, which may be off by one bit: give it a column instead."""
-    return value / pl.when(value.is_null()).then(pl.lit(by)).otherwise(pl.lit(by))
+    """Polars divides by a constant by multiplying with its inverse, which may be off by one bit: give it a column instead.
+
+    A choice between two equal constants is folded into one again; a sum with a column is not. Null rows stay null.
+    """
+    return value / (value.is_null().cast(pl.Float64) + by)
 
 
 def _zero(call: Call, divisor: pl.Expr) -> pl.Expr:

@@ -1,0 +1,175 @@
+"""Errors that belong to the user: their own traceback, the operator and the row, and an output that is still exactly right."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from tests.e2e.scenario import SCHEMA, add_trips, assert_same_rows, wait_until
+
+import tidegate
+from tidegate.model.errors import DataError, InvalidQuery, TidegateError, Unavailable, UserCodeFailed
+
+pytestmark = pytest.mark.spark
+ROWS, BAD = 200_000, 151_234
+
+
+@pytest.fixture
+def numbers(tmp_path: Path) -> Path:
+    """One file, so that what was read is a prefix of it."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    pl.DataFrame({"v": pl.int_range(ROWS, eager=True)}).write_parquet(folder / "all.parquet", row_group_size=50_000)
+    return folder
+
+
+def start(df: DataFrame, folder: Path, **options: object) -> Any:
+    return (
+        tidegate.writeStream(df)
+        .format("parquet")
+        .option("checkpointLocation", str(folder / "checkpoints"))
+        .options(**options)
+        .trigger(availableNow=True, checkpoint="50 milliseconds")
+        .start(str(folder / "out"))
+    )
+
+
+def failure_of(query: Any, timeout_s: float = 90.0) -> TidegateError:
+    with pytest.raises(TidegateError) as caught:
+        query.awaitTermination(timeout_s)
+    assert not query.isActive
+    assert query.exception() is not None
+    text = caught.value.message
+    for noise in ("org.apache", "py4j", "java.", "\tat "):
+        assert noise not in text, f"{noise!r} in {text}"
+    return caught.value
+
+
+def test_a_poisoned_row_ends_the_query_at_a_committed_prefix_and_a_mended_function_goes_on(spark, numbers, tmp_path):
+    """T62: batches are cut by speed, so the row comes in another batch the second time; it is the same error all the same."""
+
+    def digest(value: int) -> int:
+        if value % 500 == 0:
+            time.sleep(0.002)
+        if value == BAD:
+            raise LookupError(f"{value} is indigestible")
+        return -value
+
+    def query_with(function: Any) -> Any:
+        stream = spark.readStream.schema("v bigint").parquet(str(numbers))
+        return start(stream.select("v", F.udf(function, "bigint")("v").alias("w")), tmp_path, parallelism=1)
+
+    query = query_with(digest)
+    error = failure_of(query)
+    assert isinstance(error, UserCodeFailed)
+    first, *_ = error.message.splitlines()
+    assert first == "Traceback (most recent call last):"
+    assert "in digest" in error.message and f"LookupError: {BAD} is indigestible" in error.message
+    assert "digest(v)" in error.message and f"v={BAD}" in error.message and "all.parquet" in error.message
+    assert len(query.recoveries) == 2, f"once, again, and no third time: {query.recoveries}"
+
+    done = sorted(row.v for row in spark.read.parquet(str(tmp_path / "out")).select("v").collect())
+    assert done == list(range(len(done))), "exactly a prefix: nothing twice, nothing left out"
+    assert 0 < len(done) <= BAD
+
+    mended = query_with(lambda value: -value)
+    assert mended.awaitTermination(90)
+    batch = spark.read.parquet(str(numbers)).select("v", (-F.col("v")).alias("w"))
+    assert assert_same_rows(spark.read.parquet(str(tmp_path / "out")), batch) == ROWS
+
+
+def test_a_function_that_fails_once_is_tried_again_and_nothing_is_lost_or_doubled(spark, tmp_path):
+    for number in range(4):
+        add_trips(tmp_path / "trips", number)
+    flag = tmp_path / "failed-once"
+
+    @F.udf("bigint")
+    def flaky(minutes: int, ts) -> int:
+        if minutes == 17 and not flag.exists():
+            flag.touch()
+            raise ConnectionError("the tariff service hung up")
+        return minutes
+
+    def windows(df: DataFrame, minutes) -> DataFrame:
+        df = df.withWatermark("ts", "5 seconds").withColumn("minutes", minutes)
+        return df.groupBy(F.window("ts", "10 seconds"), "station").agg(F.sum("minutes").alias("total"))
+
+    stream = spark.readStream.schema(SCHEMA).parquet(str(tmp_path / "trips"))
+    query = start(windows(stream, flaky("minutes", "ts")), tmp_path, atEnd="drain", batchRowsMax=500)
+    assert query.awaitTermination(90)
+    assert flag.exists() and len(query.recoveries) == 1
+    assert "ConnectionError: the tariff service hung up" in query.recoveries[0].reason
+    batch = windows(spark.read.schema(SCHEMA).parquet(str(tmp_path / "trips")), F.col("minutes"))
+    assert_same_rows(spark.read.parquet(str(tmp_path / "out")), batch)
+
+
+def test_a_corrupt_file_is_named_and_what_came_before_it_is_there(spark, tmp_path):
+    trips = tmp_path / "trips"
+    add_trips(trips, 0)
+    wait_until(lambda: time.time() > (trips / "000.parquet").stat().st_mtime + 0.01, "a later modification time")
+    whole = (trips / "000.parquet").read_bytes()
+    (trips / "001.parquet").write_bytes(whole[: len(whole) // 2])
+    stream = spark.readStream.schema(SCHEMA).parquet(str(trips))
+    query = start(stream, tmp_path, parallelism=1)
+    error = failure_of(query)
+    assert isinstance(error, DataError) and error.hint
+    assert str(trips / "001.parquet") in error.message and len(error.message.splitlines()) <= 3
+
+
+def test_a_column_of_another_type_is_named_with_its_file(spark, tmp_path):
+    trips = tmp_path / "trips"
+    trips.mkdir()
+    pl.DataFrame({"station": ["seven"], "minutes": [3]}).write_parquet(trips / "000.parquet")
+    stream = spark.readStream.schema("station bigint, minutes bigint").parquet(str(trips))
+    error = failure_of(start(stream, tmp_path))
+    assert isinstance(error, DataError) and error.hint
+    assert "station" in error.message and "000.parquet" in error.message and "bigint" in error.message
+
+
+def test_a_column_that_a_file_lacks_is_null_as_in_spark(spark, tmp_path):
+    trips = tmp_path / "trips"
+    trips.mkdir()
+    pl.DataFrame({"station": [7, 8]}).write_parquet(trips / "000.parquet")
+    schema = "station bigint, minutes bigint"
+    assert start(spark.readStream.schema(schema).parquet(str(trips)), tmp_path).awaitTermination(90)
+    assert_same_rows(spark.read.parquet(str(tmp_path / "out")), spark.read.schema(schema).parquet(str(trips)))
+
+
+def test_a_source_directory_that_disappears_is_one_clear_error(spark: SparkSession, tmp_path):
+    trips = tmp_path / "trips"
+    trips.mkdir()
+    stream = spark.readStream.schema(SCHEMA).parquet(str(trips))
+    trips.rmdir()
+    error = failure_of(start(stream, tmp_path))
+    assert isinstance(error, InvalidQuery)
+    assert str(trips) in error.message and "does not exist" in error.message and error.hint
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_directory_that_may_not_be_read_is_one_clear_error(spark, tmp_path):
+    trips = tmp_path / "trips"
+    add_trips(trips, 0, rows=10)
+    stream = spark.readStream.schema(SCHEMA).parquet(str(trips))
+    trips.chmod(0)
+    try:
+        error = failure_of(start(stream, tmp_path, restartAttempts=1))
+    finally:
+        trips.chmod(0o700)
+    assert isinstance(error, Unavailable) and str(trips) in error.message and error.hint
+
+
+def test_an_output_directory_that_is_a_file_is_one_clear_error(spark, tmp_path):
+    add_trips(tmp_path / "trips", 0, rows=10)
+    (tmp_path / "out").write_text("not a directory")
+    stream = spark.readStream.schema(SCHEMA).parquet(str(tmp_path / "trips"))
+    with pytest.raises(TidegateError) as caught:
+        start(stream, tmp_path, restartAttempts=1).awaitTermination(90)
+    assert str(tmp_path / "out") in str(caught.value)
+    assert caught.value.hint
+    assert (tmp_path / "out").read_text() == "not a directory"
