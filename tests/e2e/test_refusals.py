@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from tests.e2e.scenario import SCHEMA, Driver, add_trips, files_below
 
 import tidegate
+from tidegate.api.active import ACTIVE
 from tidegate.model.errors import InvalidQuery
 
 pytestmark = pytest.mark.spark
@@ -68,12 +69,12 @@ def refused(spark, tmp_path: Path) -> Callable[[Any], str]:
     """Starts what it is given, expects one clear refusal and no trace of an attempt, and returns its text."""
 
     def start(writer: Any) -> str:
-        jobs = jobs_so_far(spark)
+        jobs, active = jobs_so_far(spark), ACTIVE.all()
         with pytest.raises(InvalidQuery) as caught:
             writer.start(str(tmp_path / "out"))
         assert jobs_so_far(spark) == jobs, "Spark ran a job for a query that was refused"
         assert files_below(tmp_path / "checkpoints") == [] and files_below(tmp_path / "out") == []
-        assert tidegate.active_queries() == ()
+        assert ACTIVE.all() == active
         assert_readable(caught.value)
         return str(caught.value)
 

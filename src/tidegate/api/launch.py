@@ -88,7 +88,7 @@ def launch(request: QueryRequest) -> StreamingQuery:
         connectors.source(scan)
         connectors.enumerator(scan, config)
     guarantees = [connectors.sink(sink).guarantee for sink in graph.sinks()]
-    location = choose_location(request, options, session)
+    location, temporary = choose_location(request, options, session)
     ACTIVE.refuse_duplicates(request.name, location)
     store = open_store(location)
     check_store(store, location)
@@ -114,7 +114,9 @@ def launch(request: QueryRequest) -> StreamingQuery:
         if isinstance(committer, MemoryCommitter) and request.name is not None:
             keep_view(session, request.name, sink, committer)
     description = ", ".join(map(describe_sink, graph.sinks(), guarantees))
-    query = StreamingQuery(master, identity, graph, translation.plan, config, location, description)
+    query = StreamingQuery(
+        master, identity, graph, translation.plan, config, location, description, temporary=temporary
+    )
     ACTIVE.add(query)
     master.start(newest_claim(store))
     show_progress(query, options.progress)
@@ -145,15 +147,18 @@ def replace_parallelism(config: QueryConfig, parallelism: int) -> QueryConfig:
     return msgspec.structs.replace(config, parallelism=parallelism)
 
 
-def choose_location(request: QueryRequest, options: QueryOptions, session: SparkSession) -> str:
-    """As Spark does: the option, else a place under ``spark.sql.streaming.checkpointLocation``, else a temporary one."""
+def choose_location(request: QueryRequest, options: QueryOptions, session: SparkSession) -> tuple[str, bool]:
+    """As Spark does: the option, else a place under ``spark.sql.streaming.checkpointLocation``, else a temporary one.
+
+    The second value says whether it is temporary.
+    """
     if options.checkpoint_location is not None:
-        return options.checkpoint_location
+        return options.checkpoint_location, False
     root = session.conf.get("spark.sql.streaming.checkpointLocation", None)
     if root:
-        return f"{root.rstrip('/')}/{request.name or uuid.uuid4()}"
+        return f"{root.rstrip('/')}/{request.name or uuid.uuid4()}", False
     if request.format in TEMPORARY_LOCATION_FORMATS:
-        return tempfile.mkdtemp(prefix="tidegate-checkpoints-")
+        return tempfile.mkdtemp(prefix="tidegate-checkpoints-"), True
     raise InvalidQuery(
         f"a query that writes {request.format} needs a checkpoint location",
         hint='set .option("checkpointLocation", "/a/durable/place"): what the query has read and written is kept there',

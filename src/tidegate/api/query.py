@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 import time
 from collections import deque
@@ -39,6 +40,8 @@ class StreamingQuery:
         config: QueryConfig,
         location: str,
         sink_description: str,
+        *,
+        temporary: bool = False,
     ) -> None:
         self._master = master
         self._identity = identity
@@ -48,6 +51,7 @@ class StreamingQuery:
         self._sink_description = sink_description
         self.location = location
         """The checkpoint location."""
+        self._temporary = temporary
         self._reports: deque[StreamingQueryProgress] = deque(maxlen=RECENT_REPORTS_MAX)
         self._totals: Totals | None = None
         self._reporter = threading.Thread(target=self._report, name=f"tidegate-reports-{identity.name}", daemon=True)
@@ -208,6 +212,9 @@ class StreamingQuery:
         while not self._master.ended.wait(self._config.progress_interval_ms / 1000):
             self._take_report()
         self._take_report()
+        if self._temporary and self.exception() is None:
+            # Nobody chose this place and nobody can go on from it; after a failure it stays, to be looked at.
+            shutil.rmtree(self.location, ignore_errors=True)
 
     def _take_report(self) -> None:
         now = self._master.status.now()

@@ -136,6 +136,8 @@ class _Conversion:
             pieces, part = node.children  # How Spark spells split_part.
             args = tuple(self.of(child) for child in (*pieces.children, part))
             return self._checked(Call("split_part", args, node.facts.type, self.owner.ansi, self.owner.zone))
+        if (unread := functions.unread_argument(node)) is not None:
+            raise self._refused(f"function {node.facts.name!r} with {unread}", _WAY_OUT)
         # The evaluator that an Invoke is called on is a Java object, no expression.
         children = [child for child in node.children if not (node.kind == "Invoke" and child is node.children[0])]
         plain = tuple(self.of(child) for child in children)

@@ -156,8 +156,34 @@ def all_arguments(node: Node, args: tuple[Expression, ...]) -> tuple[Expression,
             return (*args, Literal(int(node.java.seed()), t.LONG))
         case "Invoke":
             return args[1:]
+        case "AtLeastNNonNulls":
+            return (Literal(int(node.fields["n"]), t.INTEGER), *args)
         case _:
             return args
+
+
+_READ = frozenset[str]().union(
+    # What every conversion looks at, or what describes the tree and not the meaning.
+    ("class", "num-children", "dataType", "evalMode", "evalContext", "failOnError", "ansiEnabled", "timeZoneId"),
+    # Read by name above, or in ``_invoked``.
+    ("escapeChar", "unit", "defaultValueOutOfBound", "seed", "n", "legacySizeOfNull", "staticObject", "functionName"),
+    # How the JVM calls a method, not what it computes.
+    ("propagateNull", "returnNullable", "isDeterministic", "useStringTypeWhenEmpty", "scalarFunction", "inputTypes"),
+    # Types stand on the arguments themselves; collations are refused where they stand.
+    ("fromType", "toType", "collationName"),
+)
+
+
+def unread_argument(node: Node) -> str | None:
+    """A constructor argument of a Catalyst expression that nothing here has read: its meaning would be lost silently."""
+    for name, value in node.fields.items():
+        if name in _READ or value is None or isinstance(value, list | dict):
+            continue
+        # Children stand in the JSON as their index: only the object itself tells an index from a number.
+        if type(value) is int and not isinstance(getattr(node.java, name)(), int):
+            continue
+        return f"{name} = {value}"
+    return None
 
 
 def ansi_of(node: Node, session: bool) -> bool:

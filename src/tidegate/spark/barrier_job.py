@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tidegate.model.errors import InvalidQuery, SlotLost, TidegateError
 from tidegate.spark.checks import java_context, task_slots, too_few_slots
+from tidegate.spark.session import spark_log_path
 from tidegate.spark.task import OUTPUT_SCHEMA, WORKER_ENVIRONMENT
 
 _SLOTS_CHECK_INTERVAL_S = 0.25
@@ -115,4 +116,9 @@ def explain_job_failure(text: str, parallelism: int) -> TidegateError:
     reason = next(
         (line for line in lines if "Most recent failure" in line or "Exception" in line), lines[0] if lines else text
     )
-    return SlotLost(f"the Spark job of the slots failed: {reason[:500]}", hint="Spark's log has the details")
+    return SlotLost(f"the Spark job of the slots failed: {reason[:500]}", hint=_where_to_look())
+
+
+def _where_to_look() -> str:
+    log = spark_log_path()
+    return f"Spark's log has the details: {log}" if log.exists() else "Spark's log has the details"

@@ -6,11 +6,16 @@ and shipped in the task closure; a client without the attempt's key is refused d
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import zmq
+
+_ROOT = Path("/tmp")
+_PREFIX = "tidegate-sockets-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +53,10 @@ class DriverEndpoints:
 
     @staticmethod
     def on_one_host() -> DriverEndpoints:
+        remove_orphans()
         # A short path: the address of a Unix socket has at most 107 bytes. mkdtemp makes it 0700.
-        return DriverEndpoints(tempfile.mkdtemp(prefix="tg-", dir="/tmp"), "", None, None)
+        directory = tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=_ROOT)
+        return DriverEndpoints(directory, "", None, None)
 
     @staticmethod
     def between_hosts(host: str) -> DriverEndpoints:
@@ -72,6 +79,18 @@ class DriverEndpoints:
         """Nothing binds here any more."""
         if self.directory is not None:
             shutil.rmtree(self.directory, ignore_errors=True)
+
+
+def remove_orphans() -> None:
+    """Directories of drivers that were killed: they could not remove them themselves."""
+    for directory in _ROOT.glob(f"{_PREFIX}*-*"):
+        owner = directory.name.removeprefix(_PREFIX).partition("-")[0]
+        try:
+            os.kill(int(owner), 0)
+        except ProcessLookupError:
+            shutil.rmtree(directory, ignore_errors=True)
+        except (ValueError, PermissionError):
+            continue  # Not one of ours, or of another user whose process lives.
 
 
 def serve_curve(socket: zmq.Socket[bytes], public: bytes, secret: bytes) -> None:

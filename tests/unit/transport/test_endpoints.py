@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import stat
+import subprocess
+import tempfile
 from pathlib import Path
 
 from tidegate.transport.endpoints import DriverEndpoints
@@ -24,3 +26,14 @@ def test_keys_are_made_for_one_attempt_and_never_printed():
     assert first.keys.slot_secret != second.keys.slot_secret
     shown = repr(first)
     assert str(first.keys.slot_secret) not in shown and str(first.driver_secret) not in shown
+
+
+def test_the_directory_of_a_killed_driver_is_removed_by_the_next_one():
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    orphan = Path(tempfile.mkdtemp(prefix=f"tidegate-sockets-{dead.pid}-", dir="/tmp"))
+    living = DriverEndpoints.on_one_host()
+    DriverEndpoints.on_one_host().remove()
+    assert not orphan.exists()
+    assert living.directory is not None and Path(living.directory).exists()
+    living.remove()
