@@ -39,6 +39,17 @@ def completed(query: Any) -> int:
     return query.snapshot().history.completed
 
 
+def go_on(query: Any) -> None:
+    """Every source reads more and two more checkpoints complete."""
+    rows, checkpoints = rows_read(query), completed(query)
+
+    def went_on() -> bool:
+        now = rows_read(query)
+        return all(now.get(slot, 0) > before for slot, before in rows.items()) and completed(query) >= checkpoints + 2
+
+    while_active(query, went_on, "every source has read more and two more checkpoints are complete", timeout_s=20)
+
+
 @pytest.fixture
 def started():
     queries: list[Any] = []
@@ -66,15 +77,7 @@ def test_one_key_with_nine_rows_in_ten_starves_neither_sources_nor_checkpoints(s
     started.append(query)
     while_active(query, lambda: len(rows_read(query)) == 2 and completed(query) >= 2, "both slots at work")
     for _ in range(5):
-        rows, checkpoints = rows_read(query), completed(query)
-        while_active(
-            query,
-            lambda: (
-                all(now > rows[slot] for slot, now in rows_read(query).items()) and completed(query) >= checkpoints + 2
-            ),
-            "every source has read more and two more checkpoints are complete",
-            timeout_s=20,
-        )
+        go_on(query)
     history = query.snapshot().history
     assert history.failed == 0 and query.recoveries == ()
     assert sum(rows_read(query).values()) > 100_000

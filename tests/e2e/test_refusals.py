@@ -33,7 +33,7 @@ QUERIES: dict[str, tuple[Callable[[DataFrame], DataFrame], list[str]]] = {
         ["applyInPandasWithState", "groupBy().agg()"],
     ),
     "an unsupported function": (lambda t: t.where("soundex(cast(station AS string)) = 'x'"), ["soundex", "WHERE"]),
-    "a function nobody has built": (lambda t: t.select(F.histogram_numeric("fare", F.lit(3))), ["histogram_numeric"]),
+    "a function with a lambda": (lambda t: t.select(F.transform(F.array("fare"), lambda x: x + 1).alias("f")), ["transform", "lambda"]),
     "rand()": (lambda t: t.withColumn("chance", F.rand()), ["rand()", "AS chance", "replayed"]),
     "current_timestamp()": (lambda t: t.where("ts < current_timestamp()"), ["current_timestamp()", "WHERE", "event time"]),
     "a join of two streams": (joined_streams, ["join of two streams", "static"]),

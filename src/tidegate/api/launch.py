@@ -26,7 +26,7 @@ from tidegate.checkpoint.plan import plan_of
 from tidegate.checkpoint.ports import BlobStore, judge, probe
 from tidegate.connectors.memory.sink import MemoryCommitter
 from tidegate.connectors.options import PIPELINE
-from tidegate.connectors.registry import RealConnectors
+from tidegate.connectors.registry import SINKS, RealConnectors, unknown_sink
 from tidegate.model.config import QueryConfig
 from tidegate.model.errors import InvalidQuery
 from tidegate.model.ids import Attempt, PipelineId
@@ -68,6 +68,7 @@ def launch(request: QueryRequest) -> StreamingQuery:
         raise InvalidQuery(
             "the memory sink needs a name", hint='call .queryName("results"): it becomes the view to query'
         )
+    refuse_early(request, options, session)
     config = to_config({**options.config, **request.trigger.config_fields()})
     config = replace_parallelism(
         config, choose_parallelism(session, config.parallelism, spare=request.format == "memory")
@@ -147,6 +148,18 @@ def replace_parallelism(config: QueryConfig, parallelism: int) -> QueryConfig:
     return msgspec.structs.replace(config, parallelism=parallelism)
 
 
+def refuse_early(request: QueryRequest, options: QueryOptions, session: SparkSession) -> None:
+    """What can be seen without the query itself: reading it computes its static sides, and those are Spark jobs."""
+    if request.format not in SINKS:
+        raise unknown_sink(request.format)
+    named = options.checkpoint_location or session.conf.get("spark.sql.streaming.checkpointLocation", None)
+    if not named and request.format not in TEMPORARY_LOCATION_FORMATS:
+        raise InvalidQuery(
+            f"a query that writes {request.format} needs a checkpoint location",
+            hint='set .option("checkpointLocation", "/a/durable/place"): what the query has read and written is kept there',
+        )
+
+
 def choose_location(request: QueryRequest, options: QueryOptions, session: SparkSession) -> tuple[str, bool]:
     """As Spark does: the option, else a place under ``spark.sql.streaming.checkpointLocation``, else a temporary one.
 
@@ -157,12 +170,7 @@ def choose_location(request: QueryRequest, options: QueryOptions, session: Spark
     root = session.conf.get("spark.sql.streaming.checkpointLocation", None)
     if root:
         return f"{root.rstrip('/')}/{request.name or uuid.uuid4()}", False
-    if request.format in TEMPORARY_LOCATION_FORMATS:
-        return tempfile.mkdtemp(prefix="tidegate-checkpoints-"), True
-    raise InvalidQuery(
-        f"a query that writes {request.format} needs a checkpoint location",
-        hint='set .option("checkpointLocation", "/a/durable/place"): what the query has read and written is kept there',
-    )
+    return tempfile.mkdtemp(prefix="tidegate-checkpoints-"), True
 
 
 def check_store(store: BlobStore, location: str) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tidegate.connectors.console.sink import ConsoleCommitter, ConsoleSink
+from tidegate.connectors.console.sink import ConsoleCommitter, ConsoleSink, parse_console
 from tidegate.connectors.files.config import SOURCE_FORMATS, parse_source
 from tidegate.connectors.files.discovery import FileEnumerator
-from tidegate.connectors.files.sink import SINK_FORMATS, FileSink, FileSinkCommitter
+from tidegate.connectors.files.sink import SINK_FORMATS, FileSink, FileSinkCommitter, parse_sink
 from tidegate.connectors.files.source import FileSource
 from tidegate.connectors.foreach.sink import ForeachSink
 from tidegate.connectors.memory.sink import MemoryCommitter, MemorySink
@@ -56,12 +56,15 @@ class RealConnectors:
                 raise unknown_source(scan.format)
 
     def sink(self, sink: Sink) -> SinkConnector:
+        """Slot side. Validates all options, touches nothing."""
         match sink.format.lower():
             case form if form in SINK_FORMATS:
+                parse_sink(sink)
                 return FileSink()
             case "memory":
                 return MemorySink()
             case "console":
+                parse_console(sink)
                 return ConsoleSink()
             case "noop":
                 return NoopSink()

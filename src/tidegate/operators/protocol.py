@@ -11,7 +11,6 @@ from tidegate.model.ids import Attempt, CheckpointId, OperatorId, SlotIndex
 from tidegate.model.snapshot import ChunkHandle, Committable, KeyGroupRange, SourceProgress
 from tidegate.state.chunk import NewChunk, RestoredChunk
 
-
 NO_ATTEMPT = Attempt(0)
 
 
