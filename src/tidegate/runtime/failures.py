@@ -12,7 +12,9 @@ def located(error: Exception, node: Plan, operator: str, position: str) -> Tideg
     told = error if isinstance(error, TidegateError) else _translated(error, node)
     if isinstance(told, UserCodeFailed | DataError | Bug) and operator not in told.message:
         where = f"in operator {operator}" + (f", input at {position}" if position else "")
-        told = type(told)(f"{told.message}\n{where}", hint=told.hint)
+        named = type(told)(f"{told.message}\n{where}", hint=told.hint)
+        named.operator, named.position = told.operator, told.position
+        told = named
     told.operator = told.operator or operator
     told.position = told.position or position
     return told

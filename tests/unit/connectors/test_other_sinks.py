@@ -165,10 +165,20 @@ def test_unknown_formats_are_refused_with_a_list_of_those_that_exist() -> None:
 def test_every_sink_says_what_it_guarantees() -> None:
     """T52."""
     connectors = RealConnectors()
-    guarantees = {form: connectors.sink(sink_called(form)).guarantee for form in connectors.formats()["sinks"]}
+    guarantees = {
+        form: connectors.sink(sink_called(form, path="/x")).guarantee for form in connectors.formats()["sinks"]
+    }
     assert guarantees == dict.fromkeys(("parquet", "json", "csv", "memory"), "exactly_once") | dict.fromkeys(
         ("console", "noop", "foreach"), "at_least_once"
     )
+
+
+def test_a_file_sink_is_checked_before_anything_is_touched(tmp_path: Path) -> None:
+    with pytest.raises(InvalidQuery, match="path"):
+        RealConnectors().sink(sink_called("parquet"))
+    with pytest.raises(InvalidQuery, match="compression"):
+        RealConnectors().sink(sink_called("parquet", path=tmp_path / "out", compression="zip"))
+    assert not (tmp_path / "out").exists()
 
 
 def _by_reference(handler: object) -> bytes:

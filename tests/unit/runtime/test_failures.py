@@ -7,6 +7,7 @@ from dataclasses import replace
 from tests.property import pipelines as p
 
 from tidegate.model.errors import Bug, DataError, Unavailable, UserCodeFailed
+from tidegate.operators.user_functions import failure
 from tidegate.plan.relational import MapBatches, UdfKind, Union
 from tidegate.runtime.failures import located
 
@@ -27,6 +28,13 @@ def test_an_exception_of_user_code_keeps_its_traceback_first() -> None:
     assert "KeyError: 'price'" in told.message
     assert told.message.endswith("in operator map(f), input at part-3 row 7")
     assert (told.operator, told.position) == ("map(f)", "part-3 row 7")
+
+
+def test_a_named_row_is_the_place_of_the_error_however_batches_are_cut() -> None:
+    first = located(failure(caught(KeyError("x")), "f", "row: a=1"), MAPPED, "map(f)", "part-3 row 100")
+    again = located(failure(caught(KeyError("x")), "f", "row: a=1"), MAPPED, "map(f)", "part-3 row 900")
+    assert first.position == again.position == "row: a=1"
+    assert "input at part-3 row 100" in first.message
 
 
 def test_a_data_error_keeps_its_class_and_hint() -> None:
