@@ -265,6 +265,18 @@ def casts(s: Sources) -> DataFrame:
 
 
 @query()
+def texts_read_by_a_pattern(s: Sources) -> DataFrame:
+    text = F.date_format("ts", "yyyy/MM/dd HH:mm:ss")
+    pattern = "yyyy/MM/dd HH:mm:ss"
+    return s.events.select(
+        "id",
+        F.to_timestamp(text, pattern).alias("a"),
+        F.to_date(text, pattern).alias("b"),
+        F.unix_timestamp(text, pattern),
+    )
+
+
+@query()
 def casts_that_may_fail(s: Sources) -> DataFrame:
     return s.events.selectExpr(
         "id", "try_cast(text as int) as a", "try_cast(key as date) as b", "try_cast(huge as int) as c"

@@ -262,6 +262,9 @@ for _a, _b in (("i", "k"), ("text", "part"), ("day", "day2"), ("ts", "ts2"), ("f
 case("k + (i % i2)", call("add", c("k"), _mod))  # null + error is null: the right side is never evaluated
 case("(i % i2) / cast(k as double)", call("/", cast(_mod, t.DOUBLE), cast(c("k"), t.DOUBLE)))
 
+_id = Column("id", t.INTEGER)
+_repeated = call("repeat", v("x"), _id, type=t.STRING)
+
 # -- strings ------------------------------------------------------------------------------------------------------------
 for _name in (
     "upper",
@@ -331,7 +334,25 @@ for _part in ("", "b", "l", "語"):
     for _from in (-1, 0, 1, 3, 50):
         case(f"locate('{_part}', text, {_from})", call("locate", v(_part), c("text"), v(_from)))
 case("hex(raw)", call("hex", c("raw")))
+case("hex(l)", call("hex", c("l")))
 case("base64(raw)", call("base64", c("raw")))
+case("base64(cast(repeat('x', id) as binary))", call("base64", cast(_repeated, t.BINARY), v(True)))
+for _name in ("md5", "sha1", "crc32"):
+    case(f"{_name}(raw)", call(_name, c("raw")))
+    case(f"{_name}(text)", call(_name, cast(c("text"), t.BINARY)))
+for _bits in (0, 224, 256, 384, 512, 100):
+    case(f"sha2(raw, {_bits})", call("sha2", c("raw"), v(_bits)))
+for _part in (",", "", "é", "a", "b,"):
+    for _n in (-4, -2, -1, 1, 2, 3, 9):
+        case(f"split_part(text, '{_part}', {_n})", call("split_part", c("text"), v(_part), v(_n)))
+        case(f"substring_index(text, '{_part}', {_n})", call("substring_index", c("text"), v(_part), v(_n)))
+case("split_part(text, ',', 0)", call("split_part", c("text"), v(","), v(0)))
+case("substring_index(text, ',', 0)", call("substring_index", c("text"), v(","), v(0)))
+for _name in ("b", "s", "i", "l", "f", "d", "text", "number", "flag", "day", "ts", "ntz", "span", "m", "raw"):
+    case(f"xxhash64({_name})", call("xxhash64", c(_name), v(42, t.LONG)))
+    case(f"xxhash64(k, {_name}, part)", call("xxhash64", c("k"), c(_name), c("part"), v(42, t.LONG)))
+case("xxhash64(repeat('x', id))", call("xxhash64", _repeated, v(42, t.LONG)))
+case("xxhash64(id, repeat('é', id))", call("xxhash64", _id, call("repeat", v("é"), _id, type=t.STRING), v(42, t.LONG)))
 case("length(raw)", call("length", c("raw")))
 
 # -- dates and times ----------------------------------------------------------------------------------------------------

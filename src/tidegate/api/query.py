@@ -23,6 +23,7 @@ from tidegate.model.ids import CheckpointId
 from tidegate.plan.graph import JobGraph
 from tidegate.plan.relational import Sink
 from tidegate.spark.driver import JobMaster
+from tidegate.spark.settling import wait_until_read
 from tidegate.spark.status import JobSnapshot, Recovery
 
 RECENT_REPORTS_MAX = 100
@@ -138,21 +139,8 @@ class StreamingQuery:
 
         For tests: a source that never pauses makes it wait for ever. Raises what ended the query if it fails meanwhile.
         """
-        # What was there must be discovered first; then two reports of each slot in a row have to agree that nothing is left.
-        settled_s = time.monotonic() + 2 * self._config.discovery_interval_ms / 1000
-        seen: tuple[int, ...] | None = None
-        while self.isActive:
-            now = self._master.status.now()
-            rows = tuple(metrics.rows_out for metrics in now.operators().values())
-            heard_s = min((now.heard_s.get(slot, 0.0) for slot in range(self._graph.parallelism)), default=0.0)
-            if heard_s > settled_s and self._all_idle(now):
-                if rows == seen:
-                    break
-                seen, settled_s = rows, heard_s
-            elif heard_s > settled_s:
-                seen = None
-            with self._master.status.changed:
-                self._master.status.changed.wait(0.1)
+        sources = frozenset(scan.id for scan in self._graph.scans())
+        wait_until_read(self._master, sources, self._graph.parallelism)
         if self.isActive:
             self.checkpoint()
         failure = self.exception()
@@ -201,12 +189,6 @@ class StreamingQuery:
         return f"StreamingQuery(name={self.name!r}, id={self.id!r}, {self.status['message']})"
 
     # --- inside --------------------------------------------------------------------------------------------------------
-
-    def _all_idle(self, now: JobSnapshot) -> bool:
-        sources = {scan.id for scan in self._graph.scans()}
-        return len(now.slots) == self._graph.parallelism and all(
-            sources <= set(slot.idle_sources) for slot in now.slots.values()
-        )
 
     def _report(self) -> None:
         while not self._master.ended.wait(self._config.progress_interval_ms / 1000):

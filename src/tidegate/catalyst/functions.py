@@ -66,7 +66,7 @@ NAMES = {
     "TruncTimestamp": "date_trunc",
     "TruncDate": "trunc",
     "DateFormatClass": "date_format",
-    "GetTimestamp": "to_timestamp",
+    "GetTimestamp": "gettimestamp",
     "TimestampAddInterval": "timestampaddinterval",
     "TimeAdd": "timestampaddinterval",
     "PreciseTimestampConversion": "precisetimestampconversion",
@@ -170,7 +170,7 @@ _READ = frozenset[str]().union(
     # How the JVM calls a method, not what it computes.
     ("propagateNull", "returnNullable", "isDeterministic", "useStringTypeWhenEmpty", "scalarFunction", "inputTypes"),
     # Types stand on the arguments themselves; collations are refused where they stand.
-    ("fromType", "toType", "collationName"),
+    ("fromType", "toType", "collationName", "suggestedFuncOnFail"),
 )
 
 

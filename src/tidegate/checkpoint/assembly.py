@@ -67,6 +67,7 @@ def assemble(
         kind=kind,
         max_parallelism=plan.config.max_parallelism,
         parallelism=plan.parallelism,
+        shapes=plan.shapes,
         operators=tuple(sorted((_entry(plan, ref, one) for one in snapshots), key=lambda e: (e.operator, e.subtask))),
         sources=tuple(
             assigner.fold(

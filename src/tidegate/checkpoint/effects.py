@@ -152,6 +152,18 @@ class ReportCheckpoint:
 
 
 @dataclass(frozen=True, slots=True)
+class ForgetSplits:
+    """Splits of ``operator`` under ``below`` are done in a completed checkpoint: its enumerator may forget them.
+
+    Advice: nothing is reported back, and an enumerator that keeps everything stays correct.
+    """
+
+    attempt: Attempt
+    operator: OperatorId
+    below: int
+
+
+@dataclass(frozen=True, slots=True)
 class Finished:
     """All input was read and committed."""
 
@@ -198,5 +210,6 @@ Effect: TypeAlias = (
     | EndAttempt
     | AnswerRequest
     | ReportCheckpoint
+    | ForgetSplits
     | Finish
 )

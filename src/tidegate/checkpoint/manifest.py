@@ -64,6 +64,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, tag_field="format", ta
     operators: tuple[OperatorSnapshot, ...] = ()
     """Every stateful operator of every subtask, sorted by operator and subtask; source progress is in ``sources``."""
     sources: tuple[SourceState, ...] = ()
+    shapes: tuple[tuple[OperatorId, str], ...] = ()
+    """What the state of an operator means, as ``CheckpointPlan.shapes`` of the query that took the checkpoint."""
 
     def __post_init__(self) -> None:
         # Runs when we build one to write and again when one is decoded: both sides check.

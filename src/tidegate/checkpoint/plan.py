@@ -66,6 +66,8 @@ class CheckpointPlan:
     stateful: tuple[OperatorId, ...]
     """Operators that have an entry in every manifest; sorted."""
     sinks: tuple[OperatorId, ...]
+    shapes: tuple[tuple[OperatorId, str], ...] = ()
+    """What the state of an operator means; a checkpoint is restored only into the same shapes. Sorted."""
     upstream: tuple[tuple[StageId, tuple[StageId, ...]], ...] = ()
     """Stages a stage reads from: tells a subtask that is late from one that waits for a late one."""
     config: QueryConfig = field(default_factory=QueryConfig)
@@ -96,6 +98,7 @@ def plan_of(graph: JobGraph, pipeline: PipelineId, config: QueryConfig) -> Check
         sources=tuple(sorted(scan.id for scan in graph.scans())),
         stateful=graph.stateful_ids(),
         sinks=tuple(sorted(sink.id for sink in graph.sinks())),
+        shapes=graph.state_shapes(),
         upstream=tuple(
             (stage.id, tuple(sorted({edge.source for edge in graph.inputs_of(stage.id)}))) for stage in graph.stages
         ),

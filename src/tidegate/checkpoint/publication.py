@@ -9,6 +9,7 @@ from tidegate.checkpoint.effects import (
     CommitSinks,
     Delete,
     Effect,
+    ForgetSplits,
     MarkCommitted,
     ReportCheckpoint,
     RequestDone,
@@ -30,6 +31,7 @@ from tidegate.checkpoint.running import (
     Taken,
     Turn,
 )
+from tidegate.checkpoint.sources import done_prefix
 from tidegate.checkpoint.statistics import CheckpointReport, Outcome, acked_times
 from tidegate.model.ids import Attempt, CheckpointId
 from tidegate.model.messages import CheckpointCommitted, CheckpointCompleted
@@ -57,6 +59,12 @@ def _complete(run: Running, now_ms: int, taken: Taken, manifest: Manifest) -> Tu
     ]
     if not run.commits:
         effects.append(_commit(run, manifest))
+    # Only now: every manifest that follows has these splits in its ``done``, and older ones carry their own enumerator state.
+    effects.extend(
+        ForgetSplits(run.attempt, before.operator, below)
+        for before in run.sources
+        if (below := done_prefix(states[before.operator].done)) > done_prefix(before.done)
+    )
     return (
         replace(
             run,

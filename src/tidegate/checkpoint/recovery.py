@@ -219,6 +219,16 @@ def _mismatch(plan: CheckpointPlan, manifest: Manifest) -> Failure | None:
             hint="restore the query as it was, or start the changed query at a new checkpointLocation",
             retryable=False,
         )
+    was = dict(manifest.shapes)
+    for operator, shape in plan.shapes:
+        if operator in was and was[operator] != shape:
+            return Failure(
+                InvalidQuery.code,
+                f"operator {operator!r} has changed: checkpoint {manifest.ref} holds the state of one that {was[operator]}; "
+                f"in this query it {shape}",
+                hint="restore the query as it was, or start the changed query at a new checkpointLocation",
+                retryable=False,
+            )
     return None
 
 

@@ -34,6 +34,11 @@ def contains(intervals: tuple[Interval, ...], number: int) -> bool:
     return at >= 0 and number < intervals[at].stop
 
 
+def done_prefix(done: tuple[Interval, ...]) -> int:
+    """The first number that is not done: everything under it is."""
+    return done[0].stop if done and done[0].start == 0 else 0
+
+
 @dataclass(frozen=True, slots=True)
 class Share:
     """What one reader has been given in this attempt."""
@@ -61,9 +66,11 @@ class SplitAssigner:
     """``done`` and ``open`` as of the newest completed checkpoint of the lineage."""
     returning: tuple[SplitPosition, ...] = ()
     """Open at the restore, not given to a reader yet: first in line, with their positions."""
+    known: tuple[Interval, ...] = ()
+    """Numbers of all splits discovered in this attempt; each is taken up once, however often it is reported."""
     pending: tuple[Split, ...] = ()
     given: int = 0
-    """How many of ``pending`` have been given out."""
+    """How many of ``pending`` have been given out; they are dropped in bulk."""
     discovered: bool = False
     bounded: bool = False
     endless: bool = False
@@ -73,12 +80,20 @@ class SplitAssigner:
         return not self.discovered or bool(self.returning) or self.given < len(self.pending)
 
     def on_discovered(self, splits: tuple[Split, ...], state: bytes, *, bounded: bool, endless: bool) -> SplitAssigner:
-        seen = {split.number for split in self.pending} | {position.split.number for position in self.open}
-        new = tuple(split for split in splits if split.number not in seen and not contains(self.done, split.number))
+        open_now = {position.split.number for position in self.open}
+        new = tuple(
+            split
+            for split in splits
+            if split.number not in open_now
+            and not contains(self.known, split.number)
+            and not contains(self.done, split.number)
+        )
         return replace(
             self,
             enumerator=state,
-            pending=(*self.pending, *new) if new else self.pending,
+            known=add_numbers(self.known, (split.number for split in splits)),
+            pending=(*self.pending[self.given :], *new) if new else self.pending,
+            given=0 if new else self.given,
             discovered=True,
             bounded=self.bounded or bounded,
             endless=self.endless or endless,

@@ -66,6 +66,15 @@ class EndAttempt(ToSlot, frozen=True, tag="end"):
     reason: str = ""
 
 
+class ReportProgress(ToSlot, frozen=True, tag="report"):
+    """Send a SlotProgress now, beside the regular ones."""
+
+    number: int
+    """Stands in the answer."""
+    poll: bool = False
+    """No source counts as idle until it has been polled once more."""
+
+
 class DriverAlive(ToSlot, frozen=True, tag="alive"):
     """Heartbeat of the driver."""
 
@@ -138,6 +147,8 @@ class SlotProgress(FromSlot, frozen=True, tag="progress"):
     """Human-readable source positions, by operator."""
     idle_sources: tuple[OperatorId, ...] = ()
     """Sources that have emitted everything they were assigned (processAllAvailable waits for this)."""
+    answers: int = 0
+    """The newest ReportProgress this slot has seen; everything sent to it before that has been taken in."""
 
 
 class SlotFailed(FromSlot, frozen=True, tag="failed"):
@@ -165,6 +176,7 @@ SlotMessage: TypeAlias = (
     | CheckpointAborted
     | AssignSplits
     | EndAttempt
+    | ReportProgress
     | DriverAlive
 )
 DriverMessage: TypeAlias = (

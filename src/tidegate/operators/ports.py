@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import polars as pl
 
@@ -51,7 +51,7 @@ class SourceConnector(Protocol):
 
 
 class SplitEnumerator(Protocol):
-    """Driver side of a source. Numbers splits densely in discovery order; never forgets one. May do I/O in ``discover``."""
+    """Driver side of a source. Numbers splits densely in discovery order and never numbers one again. May do I/O in ``discover``."""
 
     def discover(self, now_ms: int) -> tuple[Split, ...]:
         """Splits that are new since the last call."""
@@ -62,12 +62,25 @@ class SplitEnumerator(Protocol):
         ...
 
     def restore(self, state: bytes, known: tuple[Split, ...]) -> tuple[Split, ...]:
-        """Returns all splits of ``state`` and ``known`` (open ones from reader snapshots); these are not discovered again."""
+        """Returns all splits of ``state`` and ``known`` (open ones from reader snapshots); these are not discovered again.
+
+        Splits that were forgotten before ``state`` was taken are not among them; the numbers go on after them.
+        """
         ...
 
     @property
     def bounded(self) -> bool:
         """Discovery will never bring anything new (``availableNow`` after its first round, or a finite source)."""
+        ...
+
+
+@runtime_checkable
+class ForgetfulEnumerator(Protocol):
+    """An enumerator whose memory follows what is unread, not what was ever read. Sources that discover without end need it."""
+
+    def forget(self, below: int) -> None:
+        """All splits with numbers under ``below`` are done in a completed checkpoint, so in every later one too: snapshots
+        taken from now on need not name them. Numbering goes on as if they were there, and none is discovered again."""
         ...
 
 

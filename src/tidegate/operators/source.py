@@ -127,6 +127,8 @@ class SourceOperator(Stateless):
         self._no_more |= message.no_more
         self._ask_at_ms = now_ms if message.splits else now_ms + self._config.discovery_interval_ms
         self._poll_at_ms = now_ms
+        if message.splits:
+            self._poll_delay_ms = 1.0
         if self._restored_idle and not self._unassigned:
             self._active_ms = float("-inf")
 
@@ -143,9 +145,18 @@ class SourceOperator(Stateless):
         return len(self._open)
 
     @property
+    def known_splits(self) -> int:
+        """How many splits it remembers: open ones, and finished ones that no completed checkpoint has as done."""
+        return len(self._known)
+
+    @property
     def drained(self) -> bool:
         """Everything assigned so far has been handed out, as far as the readers know."""
         return not self._open or self._poll_delay_ms > 1.0
+
+    def poll_again(self, now_ms: float) -> None:
+        """Not drained until a poll from now on finds nothing."""
+        self._poll_at_ms, self._poll_delay_ms = now_ms, 1.0
 
     def ready(self, now_ms: float) -> bool:
         return not self.exhausted and now_ms >= self._poll_at_ms
@@ -257,9 +268,12 @@ class SourceOperator(Stateless):
         return OperatorState(source=progress, value=msgspec.msgpack.encode(Idleness(splits=quiet, idle=self._idle)))
 
     def on_completed(self, checkpoint: CheckpointId) -> None:
-        self._finished = {
+        """What the checkpoint has as done is nobody's matter any more: no assignment names it again."""
+        kept = {
             number: reported for number, reported in self._finished.items() if reported is None or reported > checkpoint
         }
+        self._known.difference_update(self._finished.keys() - kept.keys())
+        self._finished = kept
 
     def close(self) -> None:
         for one in self._open:

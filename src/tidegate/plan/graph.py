@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from tidegate.model.ids import OperatorId, StageId
-from tidegate.model.types import Schema
-from tidegate.plan.relational import Aggregate, AssignWatermark, Plan, Scan, Sink
+from tidegate.model.types import Schema, simple_string
+from tidegate.plan.relational import Aggregate, AggregateCall, AssignWatermark, Plan, Scan, Sink
 
 
 class Partitioning(Enum):
@@ -73,8 +73,36 @@ class JobGraph:
     def sinks(self) -> tuple[Sink, ...]:
         return tuple(node for stage in self.stages for node in stage.nodes if isinstance(node, Sink))
 
+    def state_shapes(self) -> tuple[tuple[OperatorId, str], ...]:
+        """What the state of an operator means, in words: restored only into an operator of the same shape. Sorted."""
+        nodes = [node for stage in self.stages for node in stage.nodes if isinstance(node, Scan | Aggregate)]
+        return tuple(sorted((node.id, _shape(node)) for node in nodes))
+
     def stateful_ids(self) -> tuple[OperatorId, ...]:
         """Operators that must have an entry in every manifest, sorted; a stage with inputs has one for its event time."""
         kinds = (Scan, AssignWatermark, Aggregate, Sink)
         operators = [node.id for stage in self.stages for node in stage.nodes if isinstance(node, kinds)]
         return tuple(sorted([*operators, *{stage_state_id(edge.target) for edge in self.edges}]))
+
+
+def _shape(node: Scan | Aggregate) -> str:
+    """Names without their number in the plan: a projection added elsewhere changes the number and not the meaning."""
+    match node:
+        case Scan(format=format):
+            return f"reads {format}"
+        case Aggregate(keys=keys, calls=calls, event_time=event_time, input_schema=schema):
+            types = {field.name: simple_string(field.type) for field in schema}
+            groups = [f"{_plain(key)} {types.get(key, '')}".rstrip() for key in keys]
+            closing = f", closed by {_plain(event_time.column)}" if event_time is not None else ""
+            return f"groups by ({', '.join(groups)}){closing}: {', '.join(map(_call, calls))}"
+
+
+def _call(call: AggregateCall) -> str:
+    inputs = [f"{_plain(arg)} {simple_string(of)}" for arg, of in zip(call.args, call.input_types, strict=False)]
+    only = f" filter {_plain(call.filter)}" if call.filter else ""
+    nulls = " ignore nulls" if call.ignore_nulls else ""
+    return f"{call.function}({'distinct ' if call.distinct else ''}{', '.join(inputs) or '*'}){nulls}{only}"
+
+
+def _plain(name: str) -> str:
+    return name.rpartition("#")[0] or name

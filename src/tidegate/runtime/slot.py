@@ -17,6 +17,7 @@ from tidegate.model.messages import (
     CheckpointCompleted,
     DriverAlive,
     EndAttempt,
+    ReportProgress,
     SlotMessage,
     SlotProgress,
     SlotReady,
@@ -84,6 +85,7 @@ class SlotRuntime:
         self._scheduler = Scheduler(self._wiring.subtasks)
         self._ready = False
         self._left = False
+        self._report_asked = 0
 
     # Events
 
@@ -127,6 +129,12 @@ class SlotRuntime:
             case EndAttempt(clean=clean, reason=reason):
                 self._left = True
                 self._scope.effects.append(Leave(clean, reason))
+            case ReportProgress(number=number, poll=poll):
+                self._report_asked = max(self._report_asked, number)
+                for source in self._sources:
+                    if poll:
+                        source.source.poll_again(self._now_ms)
+                self._scope.effects.append(Tell(self.progress()))
             case StartSubtasks() | DriverAlive():
                 pass  # The shell's: it built this runtime from the one and listens for the other.
 
@@ -194,6 +202,7 @@ class SlotRuntime:
             metrics=tuple(metric for subtask in self._wiring.subtasks for metric in subtask.metrics()),
             positions={source.source.id: source.source.describe() for source in self._sources},
             idle_sources=tuple(source.source.id for source in self._sources if source.drained),
+            answers=self._report_asked,
         )
 
     def close(self) -> None:

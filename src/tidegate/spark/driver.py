@@ -6,6 +6,7 @@ take time runs in a lane or a thread of its own and posts its outcome.
 
 from __future__ import annotations
 
+import itertools
 import logging
 import pickle
 import secrets
@@ -37,13 +38,14 @@ from tidegate.checkpoint.events import (
     StopRequested,
 )
 from tidegate.checkpoint.lifecycle import step
-from tidegate.checkpoint.phases import New, State
+from tidegate.checkpoint.phases import Active, New, State
 from tidegate.checkpoint.plan import CheckpointPlan
 from tidegate.checkpoint.ports import BlobStore
 from tidegate.checkpoint.statistics import Outcome as CheckpointOutcome
 from tidegate.model.config import QueryConfig
 from tidegate.model.errors import Bug, SlotLost, TidegateError
 from tidegate.model.ids import Attempt, CheckpointId, OperatorId
+from tidegate.model.messages import ReportProgress
 from tidegate.operators.ports import SinkCommitter, SplitEnumerator
 from tidegate.plan.graph import JobGraph
 from tidegate.spark.clock import monotonic_ms
@@ -66,7 +68,15 @@ class LaneFailed:
     failure: Exception
 
 
-Posted: TypeAlias = Event | GangEvent | LaneFailed
+@dataclass(frozen=True, slots=True)
+class ReportsWanted:
+    """Somebody wants to hear from all slots now."""
+
+    number: int
+    poll: bool
+
+
+Posted: TypeAlias = Event | GangEvent | LaneFailed | ReportsWanted
 
 
 class JobMaster:
@@ -102,6 +112,7 @@ class JobMaster:
         self._inbox: deque[Posted] = deque()
         self._bell = Bell()
         self._requests: dict[str, Future[CheckpointId]] = {}
+        self._report_numbers = itertools.count(1)
         self._gang: Gang | None = None
         self._ran = False
         self._discovery: Discovery | None = None
@@ -135,6 +146,20 @@ class JobMaster:
         if self.ended.is_set():
             self._answer_all()
         return answer
+
+    @property
+    def discovery(self) -> Discovery | None:
+        """Of the newest attempt that was deployed."""
+        return self._discovery
+
+    def ask_reports(self, *, poll: bool) -> int:
+        """Every slot reports at once; the reports carry the number returned, or a later one.
+
+        ``poll``: no source counts as idle until it has been polled once more.
+        """
+        number = next(self._report_numbers)
+        self.post(ReportsWanted(number, poll))
+        return number
 
     # --- the loop ----------------------------------------------------------------------------------------------------
 
@@ -177,11 +202,21 @@ class JobMaster:
         match posted:
             case LaneFailed(failure):
                 raise failure
+            case ReportsWanted(number, poll):
+                self._ask_slots(number, poll)
             case JobEnded(attempt) | SlotSilent(attempt):
                 if self._gang is not None and self._gang.attempt == attempt:
                     self._gang.on_event(posted)
             case _:
                 self._feed(posted)
+
+    def _ask_slots(self, number: int, poll: bool) -> None:
+        state = self._state
+        unassigned = not isinstance(state, Active) or any(source.unassigned for source in state.run.sources)
+        self.status.update(asked=number, unassigned=unassigned)
+        if isinstance(state, Active) and self._gang is not None:
+            # Behind every assignment: a slot that answers has taken those in.
+            self._gang.send(ReportProgress(attempt=self._gang.attempt, number=number, poll=poll), None)
 
     def _feed(self, event: Event) -> None:
         if self._outcome is not None:
@@ -239,6 +274,9 @@ class JobMaster:
                         log.info("recovered, %s", recovery)
                 elif report.outcome is CheckpointOutcome.COMMITTED and self._on_committed is not None:
                     self._on_committed(report.checkpoint)
+            case fx.ForgetSplits(_, operator, below):
+                if self._discovery is not None:
+                    self._discovery.forget(operator, below)
             case fx.Finish(outcome):
                 self._outcome = outcome
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shlex
 import sys
@@ -10,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from tidegate.spark.checks import PARALLELISM_SETTING
@@ -71,7 +73,19 @@ def local_session(app: str = "tidegate", cores: int | str = "*", **conf: str) ->
     for name, value in settings.items():
         builder = builder.config(name, value)
     with _errors_into(log):
-        return builder.getOrCreate()
+        session = builder.getOrCreate()
+    _query_errors_into(log)
+    return session
+
+
+def _query_errors_into(log: Path) -> None:
+    """PySpark prints each failed query as one long line of JSON; the exception it raises says the same to people."""
+    logger = PySparkLogger.getLogger("SQLQueryContextLogger")
+    for handler in tuple(logger.handlers):
+        logger.removeHandler(handler)
+        handler.close()
+    logger.addHandler(logging.FileHandler(log, delay=True))
+    logger.propagate = False
 
 
 @contextmanager

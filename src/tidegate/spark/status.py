@@ -43,8 +43,10 @@ class JobSnapshot:
     recoveries: tuple[Recovery, ...] = ()
     restarts: int = 0
     outcome: Outcome | None = None
-    heard_s: dict[int, float] = field(default_factory=dict)
-    """When each slot last reported, by the monotonic clock."""
+    asked: int = 0
+    """The newest request for reports of all slots."""
+    unassigned: bool = True
+    """When it was sent, some input was known that no slot had been given, or none had been looked for yet."""
     taken_s: float = 0.0
     """When the slots last reported, by the wall clock."""
 
@@ -85,6 +87,10 @@ class JobStatus:
         with self.changed:
             return self._now
 
+    def peek(self) -> JobSnapshot:
+        """The same for whoever holds ``changed`` already."""
+        return self._now
+
     def update(self, **fields: object) -> None:
         with self.changed:
             self._now = replace(self._now, **fields)  # pyright: ignore[reportArgumentType]
@@ -93,8 +99,7 @@ class JobStatus:
     def on_progress(self, progress: SlotProgress) -> None:
         with self.changed:
             slots = {**self._now.slots, progress.slot: progress}
-            heard_s = {**self._now.heard_s, progress.slot: time.monotonic()}
-            self._now = replace(self._now, slots=slots, heard_s=heard_s, taken_s=time.time())
+            self._now = replace(self._now, slots=slots, taken_s=time.time())
             self.changed.notify_all()
 
     def on_checkpoint(self, report: CheckpointReport) -> None:

@@ -191,7 +191,7 @@ class Scenario:
                 return ev.CleanupDone(self.now_ms, attempt)
             case ef.EndAttempt(attempt):
                 return ev.SlotsFree(self.now_ms, attempt)
-            case ef.SendToSlots() | ef.AnswerRequest() | ef.ReportCheckpoint() | ef.Finish():
+            case ef.SendToSlots() | ef.AnswerRequest() | ef.ReportCheckpoint() | ef.ForgetSplits() | ef.Finish():
                 return None
 
     def run_up(self, **options: bool) -> Scenario:

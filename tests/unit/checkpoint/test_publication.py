@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.unit.checkpoint.scenario import PLAN, SINK, Scenario, committable, only, with_config
+from tests.unit.checkpoint.scenario import PLAN, SINK, SOURCE, Scenario, ack, committable, only, with_config
 
 from tidegate.checkpoint import effects as ef
 from tidegate.checkpoint import events as ev
@@ -13,6 +13,7 @@ from tidegate.checkpoint.phases import Active, Ending, Over
 from tidegate.checkpoint.running import Collecting, Idle
 from tidegate.model.ids import Attempt, CheckpointId
 from tidegate.model.messages import CheckpointCommitted
+from tidegate.model.snapshot import SourceProgress
 
 
 def looked(run: Scenario) -> tuple[ef.Effect, ...]:
@@ -220,3 +221,28 @@ def test_every_cleanup_round_sweeps_older_attempts_and_never_its_own() -> None:
     sweeps = again.all(ef.SweepSinks)
     assert len(sweeps) == 2
     assert [sweep.older_than for sweep in sweeps] == [Attempt(2), Attempt(2)]
+
+
+def progress(run: Scenario, *finished: int) -> tuple[ef.Effect, ...]:
+    """A checkpoint at which reader 0 reports these splits as finished, up to the answer of its look."""
+    checkpoint = run.trigger()
+    acks = [ack(checkpoint, one) for one in PLAN.subtasks]
+    acks[0] = ack(checkpoint, PLAN.subtasks[0], progress=SourceProgress(finished=finished))
+    (store,) = only(run.said(*acks), ef.StoreManifest)
+    stored = run.feed(run.perform(store))  # type: ignore[arg-type]
+    assert not only(stored, ef.ForgetSplits)
+    return run.answer(*stored)
+
+
+def test_splits_are_forgotten_when_a_looked_at_checkpoint_has_them_all_done() -> None:
+    """T35: split 1 is not done at the first checkpoint, so nothing from it on may be forgotten, though 2 is done."""
+    run = Scenario().run_up()
+    assert only(progress(run, 0, 2), ef.ForgetSplits) == [ef.ForgetSplits(Attempt(1), SOURCE, 1)]
+    assert only(progress(run, 1), ef.ForgetSplits) == [ef.ForgetSplits(Attempt(1), SOURCE, 3)]
+    assert only(progress(run), ef.ForgetSplits) == []
+
+
+def test_a_fenced_coordinator_forgets_no_split() -> None:
+    run = Scenario().run_up()
+    run.store[layout.claim_key(Attempt(2))] = b"somebody"
+    assert only(progress(run, 0), ef.ForgetSplits) == []

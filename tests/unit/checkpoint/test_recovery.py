@@ -259,3 +259,16 @@ def _with_chunk(outputs: tuple[Committable, ...]) -> tuple[OperatorSnapshot, ...
         OperatorSnapshot(operator=SINK, subtask=SlotIndex(0), committables=outputs),
         OperatorSnapshot(operator=SOURCE, subtask=SlotIndex(0)),
     )
+
+
+def test_state_of_a_changed_operator_is_refused_and_the_change_is_named() -> None:
+    """T48: an aggregate that means something else must not go on from old sums."""
+    location = Location()
+    location.attempt(1, None)
+    location.manifest(manifest(ref(1, 1), shapes=((COUNT, "groups by (k bigint): sum(v bigint)"),)))
+    changed = replace(PLAN, shapes=((COUNT, "groups by (k bigint): max(v bigint)"),))
+    decision = choose(changed, NEXT, facts_from(changed, NEXT, location.store, location.store.get))
+    assert isinstance(decision, Refusal)
+    assert "sum(v bigint)" in decision.failure.message
+    assert "max(v bigint)" in decision.failure.message
+    assert not decision.failure.retryable

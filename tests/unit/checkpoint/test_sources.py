@@ -12,7 +12,7 @@ from tests.unit.checkpoint.scenario import ONE, PLAN, SOURCE, Scenario, ack, onl
 from tidegate.checkpoint import effects as ef
 from tidegate.checkpoint import events as ev
 from tidegate.checkpoint.manifest import Interval
-from tidegate.checkpoint.sources import SplitAssigner, add_numbers, contains, fresh, restored
+from tidegate.checkpoint.sources import SplitAssigner, add_numbers, contains, done_prefix, fresh, restored
 from tidegate.model.ids import SlotIndex
 from tidegate.model.messages import AssignSplits, SplitsWanted
 from tidegate.model.snapshot import SourceProgress, Split, SplitPosition
@@ -185,3 +185,31 @@ def test_the_enumerators_state_is_kept_until_it_reports_after_a_restore() -> Non
 
 def replace_state(assigner: SplitAssigner):
     return replace(assigner, enumerator=b"old").fold([])
+
+
+@given(st.sets(st.integers(0, 20)))
+def test_the_done_prefix_ends_at_the_first_number_that_is_not_done(done: set[int]) -> None:
+    assert done_prefix(add_numbers((), done)) == next(number for number in range(22) if number not in done)
+
+
+def test_what_was_read_long_ago_costs_no_memory() -> None:
+    assigner = fresh(SOURCE, 1)
+    for number in range(1_000):
+        assigner, _ = discovered(assigner, number).on_wanted(wanted(0, finished=(number - 1,))).assign(ONE)
+        assigner = assigner.on_completed(assigner.fold([SourceProgress(finished=(number,))]))
+    assert (len(assigner.pending), assigner.known, assigner.done) == (1, (Interval(0, 1_000),), (Interval(0, 1_000),))
+    assert assigner.shares[0].held == frozenset()
+
+
+def test_a_split_that_was_forgotten_and_is_reported_again_is_not_read_again() -> None:
+    assigner, _ = discovered(fresh(SOURCE, 1), 0).on_wanted(wanted(0)).assign(ONE)
+    assigner, _ = discovered(assigner, 1).on_wanted(wanted(0, finished=(0,))).assign(ONE)
+    _, (message,) = discovered(assigner, 0, 1, 2).on_wanted(wanted(0, finished=(1,))).assign(ONE)
+    assert numbers(message) == [2]
+
+
+def test_splits_that_start_above_zero_after_a_restore_are_read_like_any_others() -> None:
+    """The enumerator has forgotten 0 … 4, which are done; 5 is open, 6 was never read."""
+    state = fresh(SOURCE, 1).fold([SourceProgress(open=(at(5),), finished=(0, 1, 2, 3, 4))])
+    _, messages = discovered(restored(state, 1), 5, 6).on_wanted(wanted(0)).assign(ONE)
+    assert [position for message in messages for position in message.splits] == [at(5), at(6, None)]

@@ -1,16 +1,18 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.unit.connectors.reading import file_scan, written
 
+from tidegate.connectors.files import listing
 from tidegate.connectors.files.config import parse_source
 from tidegate.connectors.files.discovery import FileEnumerator
 from tidegate.connectors.files.splits import SEGMENT_SIZE, decode_split
-from tidegate.model.errors import CorruptSnapshot, InvalidQuery
+from tidegate.model.errors import CorruptSnapshot, InvalidQuery, Unavailable
 from tidegate.model.snapshot import Split
 from tidegate.model.types import STRING, Field
 
@@ -133,6 +135,108 @@ def test_options_that_would_change_results_are_refused(tmp_path: Path, option: s
 def test_a_remote_path_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidQuery, match="s3a://b/x"):
         enumerator("s3a://b/x")
+
+
+LATER_MS = (time.time_ns() // 1_000_000) + 3_600_000
+"""A wall clock by which everything these tests write is old."""
+
+
+class Listings:
+    """Counts how often each directory is read."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.read: list[str] = []
+        scandir = os.scandir
+
+        def counted(directory: str):
+            self.read.append(Path(directory).name)
+            return scandir(directory)
+
+        monkeypatch.setattr(os, "scandir", counted)
+
+    def of(self, watching: FileEnumerator, now_ms: int) -> tuple[list[str], list[str]]:
+        """What a round finds and which directories it reads."""
+        self.read.clear()
+        return names(watching.discover(now_ms)), sorted(self.read)
+
+
+@pytest.fixture
+def listings(monkeypatch: pytest.MonkeyPatch) -> Listings:
+    """Every listing seems to take so long that its directory is trusted for the longest time there is."""
+    monkeypatch.setattr(listing, "TRUST_FACTOR", 1e12)
+    return Listings(monkeypatch)
+
+
+def test_only_directories_that_changed_are_read_again(tmp_path: Path, listings: Listings) -> None:
+    for day in range(5):
+        written(tmp_path / f"day={day}" / "a", "x")
+    watching = enumerator(tmp_path)
+    found, read = listings.of(watching, LATER_MS)
+    assert (len(found), len(read)) == (5, 6)
+    assert listings.of(watching, LATER_MS + 250) == ([], [])
+    written(tmp_path / "day=3" / "b", "x")
+    assert listings.of(watching, LATER_MS + 500) == (["b"], ["day=3"])
+    written(tmp_path / "day=9" / "c", "x")
+    assert listings.of(watching, LATER_MS + 750) == (["c"], sorted([tmp_path.name, "day=9"]))
+
+
+def test_an_unchanged_directory_is_read_again_from_time_to_time(tmp_path: Path, listings: Listings) -> None:
+    """A file system that does not date its directories: the file shows up late, but it does."""
+    written(tmp_path / "a", "x")
+    before = tmp_path.stat()
+    watching = enumerator(tmp_path)
+    watching.discover(LATER_MS)
+    written(tmp_path / "b", "x")
+    os.utime(tmp_path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert listings.of(watching, LATER_MS + listing.TRUST_MAX_MS - 1) == ([], [])
+    assert listings.of(watching, LATER_MS + listing.TRUST_MAX_MS) == (["b"], [tmp_path.name])
+
+
+def test_a_directory_that_has_just_changed_is_not_trusted(tmp_path: Path, listings: Listings) -> None:
+    """Within one tick of the file system's clock a second file leaves no mark."""
+    written(tmp_path / "a", "x")
+    watching = enumerator(tmp_path)
+    before = tmp_path.stat()
+    now_ms = before.st_mtime_ns // 1_000_000
+    watching.discover(now_ms)
+    written(tmp_path / "b", "x")
+    os.utime(tmp_path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert listings.of(watching, now_ms + listing.SETTLED_MS - 1) == (["b"], [tmp_path.name])
+
+
+def test_what_becomes_a_file_without_changing_its_directory_is_found(tmp_path: Path, listings: Listings) -> None:
+    """An empty file that is filled, a link whose target appears, a directory behind a link."""
+    inbox = tmp_path / "inbox"
+    written(inbox / "empty", "")
+    (inbox / "link").symlink_to(tmp_path / "target")
+    (inbox / "k=1").symlink_to(tmp_path / "elsewhere")
+    watching = enumerator(inbox)
+    assert watching.discover(LATER_MS) == ()
+    written(inbox / "empty", "x")
+    assert listings.of(watching, LATER_MS + 1)[0] == ["empty"]
+    written(tmp_path / "target", "x")
+    assert listings.of(watching, LATER_MS + 2)[0] == ["link"]
+    written(tmp_path / "elsewhere" / "inside", "x")
+    assert listings.of(watching, LATER_MS + 3)[0] == ["inside"]
+
+
+def test_a_round_that_failed_forgets_nothing_it_saw(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written(tmp_path / "a", "x")
+    written(tmp_path / "k=1" / "b", "x")
+    watching = enumerator(tmp_path)
+    with monkeypatch.context() as broken:
+        scandir = os.scandir
+
+        def refuse(directory: str):
+            if directory.endswith("k=1"):
+                raise PermissionError(13, "Permission denied")
+            return scandir(directory)
+
+        broken.setattr(os, "scandir", refuse)
+        broken.setattr(listing, "TRUST_FACTOR", 1e12)
+        with pytest.raises(Unavailable, match="k=1"):
+            watching.discover(LATER_MS)
+    assert sorted(names(watching.discover(LATER_MS + 1))) == ["a", "b"]
 
 
 def _payload(path: str) -> bytes:

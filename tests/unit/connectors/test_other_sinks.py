@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import datetime
 import io
+from pathlib import Path
 from typing import Any
 
 import polars as pl

@@ -1,21 +1,27 @@
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pytest
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition, SimpleDataSourceStreamReader
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from tests.unit.connectors.reading import BOUNDED, drain, positions, read_all, scan_of
 
+from tidegate.checkpoint.manifest import SourceState
+from tidegate.checkpoint.sources import contains, done_prefix, fresh
 from tidegate.connectors.python_source.payload import pack
 from tidegate.connectors.registry import RealConnectors
 from tidegate.connectors.spark_types import spark_schema
 from tidegate.model import types as t
 from tidegate.model.config import QueryConfig
-from tidegate.model.errors import DataError, InvalidQuery, UserCodeFailed
+from tidegate.model.errors import CorruptSnapshot, DataError, InvalidQuery, UserCodeFailed
+from tidegate.model.snapshot import SourceProgress
 from tidegate.model.types import Field
+from tidegate.operators.ports import ForgetfulEnumerator
 from tidegate.plan.relational import Scan
 
 SCHEMA = (Field("n", t.LONG), Field("s", t.STRING))
@@ -130,6 +136,61 @@ def test_after_a_restore_the_enumerator_knows_its_splits_and_finds_only_new_ones
     after = connectors.enumerator(of, QueryConfig())
     assert after.restore(before.snapshot(), known[1:]) == known
     assert after.discover(1) == before.discover(1)
+
+
+def test_forgotten_splits_leave_the_snapshot_and_numbering_goes_on() -> None:
+    """Two partitions per range: a range is forgotten when both of its splits are done."""
+    of, connectors = scan(Counter, until=60), RealConnectors()
+    before = connectors.enumerator(of, QueryConfig())
+    splits = [split for now_ms in range(3) for split in before.discover(now_ms)]
+    oldest = before.snapshot()
+    assert isinstance(before, ForgetfulEnumerator)
+    before.forget(3)
+    after = connectors.enumerator(of, QueryConfig())
+    assert after.restore(before.snapshot(), (splits[3],)) == tuple(splits[2:])
+    assert [split.number for split in after.discover(3)] == [6, 7]
+    old = connectors.enumerator(of, QueryConfig())
+    assert old.restore(oldest, ()) == tuple(splits), "an older checkpoint's own state is whole"
+
+
+def test_open_splits_that_the_offsets_do_not_name_are_an_error() -> None:
+    of, connectors = scan(Counter), RealConnectors()
+    before = connectors.enumerator(of, QueryConfig())
+    splits = before.discover(0)
+    before.forget(2)
+    with pytest.raises(CorruptSnapshot, match="offsets do not name"):
+        connectors.enumerator(of, QueryConfig()).restore(before.snapshot(), splits[1:])
+
+
+def test_the_manifest_of_an_endless_source_does_not_grow() -> None:
+    """1,000 discoveries, a checkpoint after each, every split read at once; then all retained checkpoints are restored."""
+    of, connectors = scan(Counter, until=1_000_000), RealConnectors()
+    forgetful, keeping = (connectors.enumerator(of, QueryConfig()) for _ in range(2))
+    assert isinstance(forgetful, ForgetfulEnumerator)
+    assigner = fresh(of.id, 1)
+    sizes: list[tuple[int, int]] = []
+    retained: deque[SourceState] = deque(maxlen=3)
+    for now_ms in range(1_000):
+        found = forgetful.discover(now_ms)
+        keeping.discover(now_ms)
+        assigner = assigner.on_discovered(found, forgetful.snapshot(), bounded=False, endless=False)
+        # The last split is still open when the barrier passes, and done at the next one.
+        state = assigner.fold([SourceProgress(finished=tuple(split.number - 1 for split in found if split.number))])
+        assigner = assigner.on_completed(state)
+        forgetful.forget(done_prefix(state.done))
+        retained.append(state)
+        sizes.append((len(msgspec.msgpack.encode(state)), len(keeping.snapshot())))
+    assert max(size for size, _ in sizes) < 250
+    assert sizes[-1][1] > 20_000, "what it would be if nothing were forgotten"
+    for state in retained:
+        restored = connectors.enumerator(of, QueryConfig())
+        known = restored.restore(state.enumerator, ())
+        unread = [split for split in known if not contains(state.done, split.number)]
+        rows = [
+            row for split in (*unread, *restored.discover(0)) for row in drain(connectors.source(of).open(split, None))
+        ]
+        first = state.done[0].stop * 5
+        assert rows[:15] == [(n, str(n)) for n in range(first, first + 15)]
 
 
 @pytest.mark.parametrize("kind", ["tuples", "arrow"])

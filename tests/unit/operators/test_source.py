@@ -10,7 +10,7 @@ from tidegate.model.config import QueryConfig
 from tidegate.model.elements import WATERMARK_MAX_US, Batch, EndOfData, Idle, SourceStatus, Watermark
 from tidegate.model.ids import Attempt, CheckpointId, OperatorId, SlotIndex
 from tidegate.model.messages import AssignSplits
-from tidegate.model.snapshot import KeyGroupRange, Split, SplitPosition
+from tidegate.model.snapshot import KeyGroupRange, SourceProgress, Split, SplitPosition
 from tidegate.operators.protocol import OperatorContext, Restored
 from tidegate.operators.source import ASK_AGAIN_MS, FromSource, SourceOperator
 from tidegate.testing.scripted import ScriptedSource, ScriptedSplit
@@ -185,3 +185,30 @@ def test_a_source_that_was_idle_at_the_checkpoint_is_idle_again_without_waiting(
     after = make(quiet, busy, values=(value,))
     after.assign(assign(0, 0, 1), 0)
     assert Idle() not in drain(after, 50)
+
+
+def test_a_reader_forgets_splits_that_a_completed_checkpoint_has_as_done() -> None:
+    source = make(*(ScriptedSplit(frame(n)) for n in range(50)))
+    for number in range(50):
+        source.assign(assign(number, number), 0)
+        assert numbers(drain(source, polls=3)) == [(number, [number])]
+        assert number in (source.snapshot(CheckpointId(number + 1)).source or SourceProgress()).finished
+        source.on_completed(CheckpointId(number + 1))
+    assert (source.snapshot(CheckpointId(99)).source, source.known_splits) == (SourceProgress(), 0)
+
+
+def test_a_source_is_drained_only_by_a_poll_that_finds_nothing() -> None:
+    """What arrived between the last poll and the question, and what was assigned meanwhile, is not overlooked."""
+    endless = ScriptedSplit(frame(1), closed=False)
+    source = make(endless, ScriptedSplit(frame(9)))
+    source.assign(assign(0, 0), 0)
+    assert not source.drained
+    drain(source)
+    assert source.drained
+    endless.append(frame(2))
+    source.poll_again(1)
+    assert not source.drained and source.ready(1)
+    assert numbers(drain(source, 1)) == [(0, [2])]
+    assert source.drained
+    source.assign(assign(1, 1), 2)
+    assert not source.drained

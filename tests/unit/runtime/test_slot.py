@@ -20,6 +20,8 @@ from tidegate.model.messages import (
     AssignSplits,
     CheckpointAborted,
     EndAttempt,
+    ReportProgress,
+    SlotProgress,
     SlotReady,
     SourceExhausted,
     SplitsWanted,
@@ -409,3 +411,25 @@ def test_batches_between_slots_carry_no_origin() -> None:
     batches = [e.element for e in shell.work() if isinstance(e, Send) and isinstance(e.element, Batch)]
     assert batches
     assert {batch.origin for batch in batches} == {-1}
+
+
+def test_a_report_on_demand_says_idle_only_after_what_was_assigned_before_it_is_read() -> None:
+    shell = Shell(graph(), connectors(ScriptedSplit(p.rows(Random(1), 50, "#1"))), QueryConfig(max_parallelism=8))
+    shell.work()
+
+    def ask(number: int) -> SlotProgress:
+        shell.runtime.control(ReportProgress(attempt=ATTEMPT, number=number, poll=True), shell.now_ms)
+        effects = shell.runtime.turn(shell.now_ms)
+        (told,) = [e.message for e in effects if isinstance(e, Tell) and isinstance(e.message, SlotProgress)]
+        return told
+
+    assert (ask(1).answers, ask(2).idle_sources) == (1, ("source-0",))
+    split = SplitPosition(split=Split(number=0, payload=b""), position=None)
+    assignment = AssignSplits(
+        attempt=ATTEMPT, operator=OperatorId("source-0"), subtask=SlotIndex(0), sequence=0, splits=(split,)
+    )
+    shell.runtime.control(assignment, shell.now_ms)
+    assert (early := ask(3)).idle_sources == () and early.answers == 3
+    shell.work()
+    assert shell.runtime.progress().idle_sources == ("source-0",)
+    assert shell.runtime.progress().answers == 3, "regular reports say how far they have heard"

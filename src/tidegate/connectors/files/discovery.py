@@ -2,31 +2,13 @@
 
 from __future__ import annotations
 
-import fnmatch
-import glob
-import os
-import re
-from collections.abc import Iterator
-from pathlib import Path
-from typing import NamedTuple
-
 import msgspec
 
 from tidegate.connectors.files.config import FileSourceConfig
+from tidegate.connectors.files.listing import Listing
 from tidegate.connectors.files.splits import SEGMENT_SIZE, FileSplit, KnownFiles, decode_split, seal, unseal
-from tidegate.model.errors import CorruptSnapshot, InvalidQuery, Unavailable
+from tidegate.model.errors import CorruptSnapshot
 from tidegate.model.snapshot import Split
-
-_GLOB = re.compile(r"[*?\[{]")
-_BRACES = re.compile(r"\{([^{}]*)\}")
-
-
-class Found(NamedTuple):
-    """A file seen on disk. Sorts in the order in which files are read: oldest first, then by name."""
-
-    mtime_ns: int
-    path: str
-    size_bytes: int
 
 
 class FileEnumerator:
@@ -35,7 +17,7 @@ class FileEnumerator:
     """
 
     def __init__(self, config: FileSourceConfig, *, bounded: bool) -> None:
-        self._config = config
+        self._listing = Listing(config)
         self._stops = bounded
         self._looked = False
         self._known: set[str] = set()
@@ -49,7 +31,7 @@ class FileEnumerator:
     def discover(self, now_ms: int) -> tuple[Split, ...]:
         if self.bounded:
             return ()
-        found = sorted(file for file in find_files(self._config) if file.path not in self._known)
+        found = self._listing.new_files(self._known, now_ms)
         self._looked = True
         return tuple(self._remember(FileSplit(path=file.path, size_bytes=file.size_bytes)) for file in found)
 
@@ -78,65 +60,3 @@ class FileEnumerator:
             self._segments.append(seal(self._newest))
             self._newest = []
         return Split(number=number, payload=msgspec.msgpack.encode(file))
-
-
-def find_files(config: FileSourceConfig) -> Iterator[Found]:
-    """All files of the source that exist now. Directories ``k=v`` are partitions; others are entered only recursively."""
-    for root in _roots(config.path):
-        if Path(root).is_file():
-            yield from _found(root, config)
-        else:
-            yield from _walk(root, config)
-
-
-def is_hidden(name: str) -> bool:
-    """Spark's rule: names it keeps for itself and files still being copied."""
-    return (name.startswith("_") and "=" not in name) or name.startswith(".") or name.endswith("._COPYING_")
-
-
-def _roots(path: str) -> list[str]:
-    if not _GLOB.search(path):
-        if not os.path.lexists(path):
-            raise InvalidQuery(f"the directory {path} does not exist", hint="create it, or correct load(path)")
-        return [os.path.abspath(path)]  # noqa: PTH100 - resolve() would follow links and rename the files
-    matches = {match for pattern in _braces_expanded(path) for match in glob.glob(pattern)}  # noqa: PTH207
-    return sorted(os.path.abspath(match) for match in matches if not is_hidden(Path(match).name))  # noqa: PTH100
-
-
-def _braces_expanded(pattern: str) -> list[str]:
-    """Hadoop's ``{a,b}``, which Python's glob does not know."""
-    braces = _BRACES.search(pattern)
-    if braces is None:
-        return [pattern]
-    head, tail = pattern[: braces.start()], pattern[braces.end() :]
-    return [full for choice in braces[1].split(",") for full in _braces_expanded(head + choice + tail)]
-
-
-def _walk(directory: str, config: FileSourceConfig) -> Iterator[Found]:
-    try:
-        with os.scandir(directory) as entries:
-            for entry in entries:
-                if is_hidden(entry.name):
-                    continue
-                if entry.is_dir():
-                    if config.recursive or "=" in entry.name:
-                        yield from _walk(entry.path, config)
-                else:
-                    yield from _found(entry.path, config)
-    except FileNotFoundError:
-        return  # Removed between listing the parent and entering it.
-    except OSError as error:
-        raise Unavailable(
-            f"cannot list {directory}: {error.strerror}", hint="the user that runs the driver must be able to read it"
-        ) from error
-
-
-def _found(path: str, config: FileSourceConfig) -> Iterator[Found]:
-    if config.name_filter and not fnmatch.fnmatchcase(Path(path).name, config.name_filter):
-        return
-    try:
-        status = Path(path).stat()
-    except FileNotFoundError:
-        return  # Moved away since it was listed.
-    if status.st_size:
-        yield Found(status.st_mtime_ns, path, status.st_size)

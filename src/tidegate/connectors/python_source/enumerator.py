@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+from collections import deque
 
 import msgspec
 from pyspark.sql.datasource import DataSourceStreamReader
@@ -28,10 +29,12 @@ class KnownRange(msgspec.Struct, frozen=True, array_like=True):
 
 
 class KnownRanges(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="ranges/1"):
-    """All ranges discovered, in order; split numbers follow from the counts."""
+    """The ranges that are not known to be done, in order; split numbers follow from ``first`` and the counts."""
 
     reached: str | None
     ranges: tuple[KnownRange, ...] = ()
+    first: int = 0
+    """Number of the first split of the first range: the splits before it are done and forgotten."""
 
 
 def python_enumerator(scan: Scan, config: QueryConfig) -> RangeEnumerator:
@@ -48,8 +51,9 @@ class RangeEnumerator:
         self._stops = bounded
         self._looked = False
         self._reached: str | None = None
-        self._ranges: list[KnownRange] = []
-        self._numbers = 0
+        self._ranges: deque[KnownRange] = deque()
+        self._first = 0
+        self._next = 0
         # Before Spark 4.2 latestOffset took no arguments, and such sources still exist.
         self._takes_limit = len(inspect.signature(reader.latestOffset).parameters) > 0
 
@@ -80,7 +84,12 @@ class RangeEnumerator:
         return self._remember(KnownRange(start, end, count))
 
     def snapshot(self) -> bytes:
-        return msgspec.msgpack.encode(KnownRanges(reached=self._reached, ranges=tuple(self._ranges)))
+        return msgspec.msgpack.encode(KnownRanges(reached=self._reached, ranges=tuple(self._ranges), first=self._first))
+
+    def forget(self, below: int) -> None:
+        """Ranges are forgotten whole: one with an unread partition keeps all of its partitions."""
+        while self._ranges and self._first + self._ranges[0].count <= below:
+            self._first += self._ranges.popleft().count
 
     def restore(self, state: bytes, known: tuple[Split, ...]) -> tuple[Split, ...]:
         if not state:
@@ -90,8 +99,9 @@ class RangeEnumerator:
         except (msgspec.DecodeError, msgspec.ValidationError) as error:
             raise CorruptSnapshot(f"the offsets of data source {self._name} cannot be decoded: {error}") from error
         self._reached = stored.reached
+        self._first = self._next = stored.first
         splits = tuple(split for known_range in stored.ranges for split in self._remember(known_range))
-        if any(split.number >= len(splits) for split in known):
+        if any(not self._first <= split.number < self._next for split in known):
             raise CorruptSnapshot(f"readers of {self._name} hold partitions that its offsets do not name")
         return splits
 
@@ -102,8 +112,8 @@ class RangeEnumerator:
         return self._reader.latestOffset(start, limit)
 
     def _remember(self, known: KnownRange) -> tuple[Split, ...]:
-        first = self._numbers
-        self._numbers += known.count
+        first = self._next
+        self._next += known.count
         self._ranges.append(known)
         return tuple(
             Split(

@@ -18,6 +18,7 @@ from tidegate.operators.expressions import (  # importing a family registers its
     collections,
     comparison,
     conditional,
+    digests,
     instants,
     mathematics,
     patterns,
@@ -28,7 +29,18 @@ from tidegate.operators.expressions.registry import ALIASES, FUNCTIONS, Branchin
 from tidegate.operators.expressions.rewrites import rewrite
 from tidegate.plan.expressions import Call, Case, Cast, Column, Expression, FieldOf, Literal, MakeStruct, Scalar, walk
 
-FAMILIES = (arithmetic, calendar, collections, comparison, conditional, instants, mathematics, patterns, strings)
+FAMILIES = (
+    arithmetic,
+    calendar,
+    collections,
+    comparison,
+    conditional,
+    digests,
+    instants,
+    mathematics,
+    patterns,
+    strings,
+)
 
 
 def supported(of: Expression) -> str | None:

@@ -6,7 +6,7 @@ import polars as pl
 
 from tidegate.model import types as t
 from tidegate.model.types import Array
-from tidegate.operators.expressions.compiled import Built
+from tidegate.operators.expressions.compiled import Built, Check, Checked
 from tidegate.operators.expressions.registry import argument, arity, constants, function, optional, plain, takes
 from tidegate.plan.expressions import Call, Literal
 
@@ -235,15 +235,41 @@ def ascii_code(text: pl.Expr) -> Built:
     )
 
 
-@function("hex", supports=takes(t.STRING, t.BINARY))
-def hexadecimal(call: Call, value: pl.Expr) -> Built:
-    encoded = value.str.encode("hex") if call.args[0].type == t.STRING else value.bin.encode("hex")
-    return encoded.str.to_uppercase()
+@function("split_part", supports=arity(3, also=constants(1, 2, also=takes(t.STRING, arguments=(0, 1)))))
+def split_part(call: Call, text: pl.Expr, *_: pl.Expr) -> Built:
+    """Counts from 1, or from the end; parts that are not there are empty."""
+    separator, part = str(argument(call, 1)), argument(call, 2)
+    assert isinstance(part, int)
+    nothing = text.str.slice(0, 0)
+    if part == 0:
+        return Checked(nothing, (Check(text.is_not_null(), "INVALID_INDEX_OF_ZERO", always=True),))
+    if not separator:
+        return text if part in (1, -1) else nothing
+    index = part - 1 if part > 0 else part
+    found = text.str.split(separator).list.get(index, null_on_oob=True)
+    return pl.coalesce(found, nothing)
 
 
-@plain("base64", supports=takes(t.BINARY))
-def base64(value: pl.Expr) -> Built:
-    return value.bin.encode("base64")
+def _index_supported(call: Call) -> str | None:
+    separator = str(argument(call, 1))
+    if any(separator.startswith(separator[cut:]) for cut in range(1, len(separator))):
+        return f"{call.function} is not supported with {separator!r}, which may overlap itself"
+    return None
+
+
+@function(
+    "substring_index",
+    supports=arity(3, also=constants(1, 2, also=takes(t.STRING, arguments=(0, 1), also=_index_supported))),
+)
+def substring_index(call: Call, text: pl.Expr, *_: pl.Expr) -> Built:
+    """What stands before the n-th separator, or behind the n-th from the end; all of it when there are fewer."""
+    separator, count = str(argument(call, 1)), argument(call, 2)
+    assert isinstance(count, int)
+    if not separator or count == 0:
+        return text.str.slice(0, 0)
+    parts = text.str.split(separator)
+    kept = parts.list.head(count) if count > 0 else parts.list.tail(-count)
+    return kept.list.join(separator)
 
 
 @plain("space", "stringspace", supports=takes(t.INTEGER))

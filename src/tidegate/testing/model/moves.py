@@ -240,7 +240,13 @@ class Moves:
                             asked.add(self.box(effect))
                     case ef.Finish(outcome):
                         ended = outcome
-                    case ef.SendToSlots() | ef.MarkCommitted() | ef.AnswerRequest() | ef.ReportCheckpoint():
+                    case (
+                        ef.SendToSlots()
+                        | ef.MarkCommitted()
+                        | ef.AnswerRequest()
+                        | ef.ReportCheckpoint()
+                        | ef.ForgetSplits()
+                    ):
                         continue
                     case _:
                         asked.add(self.box(effect))

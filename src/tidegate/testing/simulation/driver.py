@@ -13,7 +13,7 @@ from tidegate.checkpoint.plan import CheckpointPlan
 from tidegate.checkpoint.storing import StorageEffect, failure_of, perform
 from tidegate.model import messages
 from tidegate.model.errors import TidegateError
-from tidegate.model.ids import Attempt, SlotIndex
+from tidegate.model.ids import Attempt, OperatorId, SlotIndex
 from tidegate.plan.graph import JobGraph
 from tidegate.testing.simulation.setting import Setting
 from tidegate.testing.simulation.slots import SimulatedSlot
@@ -45,6 +45,7 @@ class SimulatedDriver:
         self._state: State = New()
         self._frozen_until_ms = 0
         self._ready: set[SlotIndex] = set()
+        self._enumerators: dict[OperatorId, ScriptedEnumerator] = {}
         self._restored: Manifest | None = None
         self.name = name
         self.alive = True
@@ -120,6 +121,8 @@ class SimulatedDriver:
                         self._send(slot, message)
             case fx.EndAttempt(attempt, clean, reason):
                 self._end(attempt, clean, reason)
+            case fx.ForgetSplits(attempt, operator, below):
+                self._agenda.soon(0, 500, lambda: self._forget(attempt, operator, below))
             case fx.AnswerRequest(_, outcome):
                 self._setting.tally.path(f"request answered: {type(outcome).__name__}")
             case fx.Finish(outcome):
@@ -200,7 +203,7 @@ class SimulatedDriver:
     def _discover(self, attempt: Attempt, manifest: Manifest | None) -> None:
         states = {source.operator: source for source in manifest.sources} if manifest else {}
         for scan in self._graph.scans():
-            enumerator = ScriptedEnumerator(script_of(scan))
+            enumerator = self._enumerators[scan.id] = ScriptedEnumerator(script_of(scan))
             old = states.get(scan.id)
             known = enumerator.restore(old.enumerator, tuple(p.split for p in old.open)) if old else ()
             splits = (*known, *enumerator.discover(self._agenda.now_ms))
@@ -209,6 +212,23 @@ class SimulatedDriver:
                     self._agenda.now_ms, attempt, scan.id, splits, enumerator.snapshot(), bounded=enumerator.bounded
                 )
             )
+
+    def _forget(self, attempt: Attempt, operator: OperatorId, below: int) -> None:
+        """The enumerator's memory shrinks, and some moment later the coordinator holds its shorter snapshot."""
+        if (
+            not self.alive
+            or attempt != self.attempt
+            or self._after_thaw(lambda: self._forget(attempt, operator, below))
+        ):
+            return
+        self._setting.tally.path("splits forgotten")
+        enumerator = self._enumerators[operator]
+        enumerator.forget(below)
+        self.post(
+            ev.SplitsDiscovered(
+                self._agenda.now_ms, attempt, operator, (), enumerator.snapshot(), bounded=enumerator.bounded
+            )
+        )
 
     def _hear(self, message: messages.DriverMessage) -> None:
         """From a slot, over a network that delays and repeats."""

@@ -56,25 +56,38 @@ def _mix(values: np.ndarray) -> np.ndarray:
     return z ^ (z >> np.uint64(31))
 
 
+class KnownSplits(msgspec.Struct, frozen=True, array_like=True):
+    """Numbers ``first … stop - 1``; what was before is done and forgotten."""
+
+    first: int
+    stop: int
+
+
 class ScriptedEnumerator:
     """Bounded: all splits are known after the first discovery."""
 
     def __init__(self, script: Script) -> None:
         self._script = script
-        self._known = 0
+        self._first = 0
+        self._stop = 0
 
     def discover(self, now_ms: int) -> tuple[Split, ...]:
         del now_ms
-        fresh = range(self._known, self._script.splits)
-        self._known = self._script.splits
+        fresh = range(self._stop, self._script.splits)
+        self._stop = self._script.splits
         return tuple(Split(number=number, payload=b"") for number in fresh)
 
+    def forget(self, below: int) -> None:
+        self._first = max(self._first, min(below, self._stop))
+
     def snapshot(self) -> bytes:
-        return msgspec.msgpack.encode(self._known)
+        return msgspec.msgpack.encode(KnownSplits(self._first, self._stop))
 
     def restore(self, state: bytes, known: tuple[Split, ...]) -> tuple[Split, ...]:
-        self._known = max([msgspec.msgpack.decode(state, type=int) if state else 0, *(s.number + 1 for s in known)])
-        return tuple(Split(number=number, payload=b"") for number in range(self._known))
+        stored = msgspec.msgpack.decode(state, type=KnownSplits) if state else KnownSplits(0, 0)
+        self._first = stored.first
+        self._stop = max([stored.stop, *(split.number + 1 for split in known)])
+        return tuple(Split(number=number, payload=b"") for number in range(self._first, self._stop))
 
     @property
     def bounded(self) -> bool:

@@ -1,0 +1,158 @@
+"""What is new in a directory tree, without reading all of it each time."""
+
+from __future__ import annotations
+
+import fnmatch
+import glob
+import os
+import re
+import time
+from collections.abc import Iterator, Set
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from tidegate.connectors.files.config import FileSourceConfig
+from tidegate.model.errors import InvalidQuery, Unavailable
+
+SETTLED_MS = 2_000
+"""The coarsest clock of a file system in use. A directory touched more recently than this may change again in the same tick."""
+TRUST_FACTOR = 500
+"""An unchanged directory is believed for this many times as long as listing it took: small ones are listed every time."""
+TRUST_MAX_MS = 10_000
+"""Some network file systems do not date their directories: nothing stays unseen for longer than this."""
+
+_GLOB = re.compile(r"[*?\[{]")
+_BRACES = re.compile(r"\{([^{}]*)\}")
+
+
+class Found(NamedTuple):
+    """A file seen on disk. Sorts in the order in which files are read: oldest first, then by name."""
+
+    mtime_ns: int
+    path: str
+    size_bytes: int
+
+
+class Version(NamedTuple):
+    """Tells a directory from what it was: creating, removing or renaming an entry changes its time."""
+
+    device: int
+    inode: int
+    mtime_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A directory that held nothing but known files and these directories when it was listed."""
+
+    version: Version
+    directories: tuple[str, ...]
+    trusted_until_ms: float
+
+
+class Listing:
+    """Finds files that are not known yet. Directories ``k=v`` are partitions; others are entered only recursively.
+
+    A directory is read again when its version changed, when it held something that can become a file without changing it (an
+    empty file, a link), and from time to time anyway.
+    """
+
+    def __init__(self, config: FileSourceConfig) -> None:
+        self._config = config
+        self._listed: dict[str, Listed] = {}
+
+    def new_files(self, known: Set[str], now_ms: int) -> list[Found]:
+        """Files that exist now and are not in ``known``, in reading order. The caller knows them from now on."""
+        found: list[Found] = []
+        listed: dict[str, Listed] = {}
+        for root in _roots(self._config.path):
+            if root in known:
+                continue
+            if Path(root).is_file():
+                found.extend(self._stat(root))
+            else:
+                self._walk(root, known, now_ms, found, listed)
+        # Only now: had a directory further down been unreadable, these files would have to be found again.
+        self._listed = listed
+        return sorted(found)
+
+    def _walk(
+        self, directory: str, known: Set[str], now_ms: int, found: list[Found], listed: dict[str, Listed]
+    ) -> None:
+        try:
+            # Before listing: an entry made while we list belongs to a later version, or is younger than SETTLED_MS.
+            status = os.stat(directory)  # noqa: PTH116 - called for every directory at every look
+            version = Version(status.st_dev, status.st_ino, status.st_mtime_ns)
+            before = self._listed.get(directory)
+            if before is None or before.version != version or now_ms >= before.trusted_until_ms:
+                before = self._list(directory, version, known, now_ms, found)
+        except FileNotFoundError:
+            return  # Removed between listing the parent and entering it.
+        except OSError as error:
+            raise Unavailable(
+                f"cannot list {directory}: {error.strerror}",
+                hint="the user that runs the driver must be able to read it",
+            ) from error
+        listed[directory] = before
+        for inner in before.directories:
+            self._walk(inner, known, now_ms, found, listed)
+
+    def _list(self, directory: str, version: Version, known: Set[str], now_ms: int, found: list[Found]) -> Listed:
+        begin_s = time.perf_counter()
+        settled = now_ms - version.mtime_ns / 1e6 >= SETTLED_MS
+        directories: list[str] = []
+        with os.scandir(directory) as entries:
+            for entry in entries:
+                if entry.path in known or is_hidden(entry.name):
+                    continue
+                settled = settled and not entry.is_symlink()
+                if entry.is_dir():
+                    if self._config.recursive or "=" in entry.name:
+                        directories.append(entry.path)
+                else:
+                    files = self._stat(entry.path)
+                    found.extend(files)
+                    settled = settled and bool(files or self._filtered(entry.path))
+        cost_ms = (time.perf_counter() - begin_s) * 1000
+        trust_ms = min(TRUST_FACTOR * cost_ms, TRUST_MAX_MS) if settled else 0.0
+        return Listed(version, tuple(sorted(directories)), now_ms + trust_ms)
+
+    def _stat(self, path: str) -> tuple[Found, ...]:
+        if self._filtered(path):
+            return ()
+        try:
+            status = Path(path).stat()
+        except FileNotFoundError:
+            return ()  # Moved away since it was listed.
+        return (Found(status.st_mtime_ns, path, status.st_size),) if status.st_size else ()
+
+    def _filtered(self, path: str) -> bool:
+        wanted = self._config.name_filter
+        return wanted is not None and not fnmatch.fnmatchcase(Path(path).name, wanted)
+
+
+def is_hidden(name: str) -> bool:
+    """Spark's rule: names it keeps for itself and files still being copied."""
+    return (name.startswith("_") and "=" not in name) or name.startswith(".") or name.endswith("._COPYING_")
+
+
+def _roots(path: str) -> Iterator[str]:
+    absolute = os.path.abspath(path)  # noqa: PTH100 - resolve() would follow links and rename the files
+    if not _GLOB.search(path):
+        if not os.path.lexists(path):
+            raise InvalidQuery(f"the directory {path} does not exist", hint="create it, or correct load(path)")
+        yield absolute
+        return
+    for match in {match for pattern in _braces_expanded(absolute) for match in glob.glob(pattern)}:  # noqa: PTH207
+        if not is_hidden(os.path.basename(match)):  # noqa: PTH119 - thousands of matches, at every look
+            yield match
+
+
+def _braces_expanded(pattern: str) -> list[str]:
+    """Hadoop's ``{a,b}``, which Python's glob does not know."""
+    braces = _BRACES.search(pattern)
+    if braces is None:
+        return [pattern]
+    head, tail = pattern[: braces.start()], pattern[braces.end() :]
+    return [full for choice in braces[1].split(",") for full in _braces_expanded(head + choice + tail)]
