@@ -110,7 +110,7 @@ def test_a_sink_a_hundred_times_slower_than_its_source_makes_no_process_grow(spa
         .option("parallelism", 2)
         .option("progressInterval", "200 milliseconds")
         # Aligned barriers wait behind the rows under way: with so slow a sink, fewer of them.
-        .option("batchRowsMax", 2_000)
+        .option("batchRowsMax", 500)
         .option("channelBatchesMax", 2)
         .trigger(checkpoint="1 second")
         .start()

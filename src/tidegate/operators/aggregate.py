@@ -18,17 +18,13 @@ from tidegate.model.elements import WATERMARK_MIN_US, Batch, Output, SourceStatu
 from tidegate.model.errors import CorruptSnapshot
 from tidegate.model.ids import CheckpointId
 from tidegate.model.snapshot import ChunkHandle, KeyGroupRange
-from tidegate.operators.accumulators.protocol import (
-    combine_expressions,
-    merged,
-    overflow_as_data_error,
-    settled,
-)
+from tidegate.operators.accumulators.protocol import Merging
 from tidegate.operators.columns import polars_type
 from tidegate.operators.partial_aggregate import accumulators_of, key_schema
 from tidegate.operators.protocol import OperatorContext, OperatorCounters, OperatorState, Restored
 from tidegate.plan.relational import Aggregate, OutputMode
 from tidegate.state.chunk import RestoredChunk
+from tidegate.state.frames import picked
 from tidegate.state.hashing import hash_columns
 from tidegate.state.leaves import Leaf, leaves_of, put_together, take_apart
 from tidegate.state.table import KeyedTable
@@ -53,8 +49,10 @@ class AggregateOperator:
         self._context = context
         self._keys = key_schema(node)
         self._accumulators = accumulators_of(node)
-        self._accumulator_names = [field.name for a in self._accumulators for field in a.columns]
+        self._merging = Merging(self._accumulators)
         self._leaves = leaves_of(self._keys)
+        self._hashed = [i for i, leaf in enumerate(self._leaves) if not leaf.presence]
+        self._hashed_types = tuple(self._leaves[i].type for i in self._hashed)
         self._end_leaf = _event_time_leaf(node, self._leaves)
         self._table = KeyedTable(
             [polars_type(leaf.type) for leaf in self._leaves] or [pl.Boolean()],
@@ -72,9 +70,12 @@ class AggregateOperator:
         if not rows.height:
             return
         keys = take_apart(rows, self._keys) if self._keys else rows.select(k0=pl.repeat(True, pl.len()))
-        keys, values = self._merge(keys, rows.select(self._accumulator_names))
+        names = self._merging.names
+        keys, values = self._merge(keys, picked(rows, names) if names else rows.select())
         self._count()
-        if self._node.mode is OutputMode.UPDATE:
+        if self._node.mode is OutputMode.UPDATE and keys.height <= SLICE_ROWS:
+            yield self._results(keys, values)
+        elif self._node.mode is OutputMode.UPDATE:
             for start in range(0, keys.height, SLICE_ROWS):
                 yield self._results(keys[start : start + SLICE_ROWS], values[start : start + SLICE_ROWS])
 
@@ -141,17 +142,14 @@ class AggregateOperator:
             rows, added = self._combined(rows, added)
             keys = table.keys_of(rows)
         if len(new_rows) < len(rows):
-            added = merged(self._accumulators, self._values_of(rows), added)
+            added = self._merging.merged(self._values_of(rows), added)
         table.write(rows, added)
         return keys, added
 
     def _combined(self, rows: NDArray[np.int64], added: pl.DataFrame) -> tuple[NDArray[np.int64], pl.DataFrame]:
         """Accumulator rows of one key (batches of several senders in one) are first combined among themselves."""
-        numbered = added.with_columns(pl.Series("row", rows))
-        with overflow_as_data_error(self._accumulators):
-            grouped = numbered.group_by("row", maintain_order=True).agg(combine_expressions(self._accumulators))
-        combined = settled(grouped.select(self._accumulator_names), self._accumulators)
-        return grouped["row"].to_numpy(), combined
+        combined = self._merging.combined(added.with_columns(pl.Series("row", rows)), "row")
+        return combined.drop_in_place("row").to_numpy(), combined
 
     def _remember_end(self, ends: pl.Series) -> None:
         first = ends.to_physical().min()
@@ -160,7 +158,7 @@ class AggregateOperator:
 
     def _values_of(self, rows: NDArray[np.int64]) -> pl.DataFrame:
         values = self._table.values_of(rows)
-        values.columns = self._accumulator_names
+        values.columns = self._merging.names
         return values
 
     def _results(self, keys: pl.DataFrame, values: pl.DataFrame) -> Batch:
@@ -171,8 +169,8 @@ class AggregateOperator:
         """As the exchange hashes whole keys: a struct by its fields, without the leaf that says whether it is null."""
         if not self._leaves:
             return np.zeros(keys.height, np.uint64)
-        plain = [i for i, leaf in enumerate(self._leaves) if not leaf.presence]
-        return hash_columns(keys.select(f"k{i}" for i in plain), tuple(self._leaves[i].type for i in plain))
+        plain = keys if len(self._hashed) == len(self._leaves) else picked(keys, [f"k{i}" for i in self._hashed])
+        return hash_columns(plain, self._hashed_types)
 
     def _count(self) -> None:
         self.counters.state_rows = self._table.live_rows

@@ -10,9 +10,9 @@ from tidegate.model.elements import Batch, Output
 from tidegate.model.types import FRACTIONAL, Array, DataType, Schema, Struct
 from tidegate.operators.accumulators.protocol import (
     Accumulator,
+    Settling,
     overflow_as_data_error,
     partial_expressions,
-    settled,
 )
 from tidegate.operators.accumulators.registry import accumulator_of
 from tidegate.operators.columns import polars_type
@@ -70,6 +70,8 @@ class PartialAggregateOperator(Stateless):
         super().__init__()
         self._keys = key_schema(node.aggregate)
         self._accumulators = accumulators_of(node.aggregate)
+        self._names = [field.name for a in self._accumulators for field in a.columns]
+        self._settling = Settling(self._accumulators)
         self._grouping = [
             normalised(leaf_expression(leaf), leaf.type).alias(f"k{i}") for i, leaf in enumerate(leaves_of(self._keys))
         ]
@@ -82,11 +84,7 @@ class PartialAggregateOperator(Stateless):
         with overflow_as_data_error(self._accumulators):
             aggregations = partial_expressions(self._accumulators, rows)
             grouped = rows.group_by(self._grouping or [_ONE_KEY]).agg(aggregations)
-        accumulators = settled(
-            grouped.select(field.name for a in self._accumulators for field in a.columns), self._accumulators
-        )
+        grouped = self._settling.apply(grouped)
         if not self._keys:
-            return accumulators
-        return put_together(grouped.select(f"k{i}" for i in range(len(self._grouping))), self._keys).hstack(
-            accumulators
-        )
+            return grouped.drop("k")
+        return put_together(grouped, self._keys, self._names)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import polars as pl
-
 from tidegate.model.elements import Batch, Output
 from tidegate.model.ids import CheckpointId
 from tidegate.model.snapshot import Committable
 from tidegate.operators.ports import SinkConnector
 from tidegate.operators.protocol import OperatorContext, OperatorState, Stateless
 from tidegate.plan.relational import Sink
+from tidegate.state.frames import picked
 
 
 class SinkOperator(Stateless):
@@ -23,13 +22,14 @@ class SinkOperator(Stateless):
     def __init__(self, node: Sink, context: OperatorContext, connector: SinkConnector) -> None:
         super().__init__()
         self._subtask = context.subtask
-        self._columns = [pl.col(name).alias(public) for name, public in node.columns]
+        self._names = [name for name, _ in node.columns]
+        self._called = [public for _, public in node.columns]
         self._writer = connector.writer(node, context.attempt, context.subtask)
         self._committables = context.restored.committables
 
     def on_batch(self, batch: Batch) -> Iterator[Output]:
         if batch.rows.height:
-            self._writer.write(batch.rows.select(self._columns))
+            self._writer.write(picked(batch.rows, self._names, self._called))
         return iter(())
 
     def snapshot(self, checkpoint: CheckpointId) -> OperatorState:

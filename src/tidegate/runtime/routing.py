@@ -10,6 +10,7 @@ import polars as pl
 
 from tidegate.model.types import DataType
 from tidegate.plan.graph import Edge, Partitioning
+from tidegate.state.frames import picked
 from tidegate.state.hashing import hash_columns
 from tidegate.state.keygroups import key_groups, subtask_of
 
@@ -62,7 +63,7 @@ class KeyedRouter:
         if not self._keys:
             yield 0, rows
             return
-        groups = key_groups(hash_columns(rows.select(self._keys), self._types), self._max_parallelism)
+        groups = key_groups(hash_columns(picked(rows, self._keys), self._types), self._max_parallelism)
         targets = subtask_of(groups, self._channels, self._max_parallelism).astype(np.uint16)
         counts = np.bincount(targets, minlength=self._channels)
         first = int(targets[0])

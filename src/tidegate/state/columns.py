@@ -198,7 +198,7 @@ class ArenaColumn:
             return pl.Series([], dtype=self.dtype).extend_constant(None, len(rows))
         present = pointers != _NULL_POINTER
         if present.all():
-            return self._arena.gather(pl.Series(pointers))
+            return self._arena[pointers]
         return self._arena.gather(_masked(pl.Series(pointers), present))
 
     def scatter(self, rows: Rows, values: pl.Series) -> None:

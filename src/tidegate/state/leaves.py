@@ -6,12 +6,13 @@ struct that may itself be null needs one more leaf that says so.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import polars as pl
 
 from tidegate.model.types import BOOLEAN, DataType, Field, Schema, Struct
+from tidegate.state.frames import picked, renamed
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +46,25 @@ def leaf_expression(leaf: Leaf) -> pl.Expr:
 
 def take_apart(rows: pl.DataFrame, schema: Schema, prefix: str = "k") -> pl.DataFrame:
     """Columns ``k0 k1 …``, one per leaf."""
+    if _is_plain(schema):
+        return picked(rows, [field.name for field in schema], [f"{prefix}{i}" for i in range(len(schema))])
     return rows.select(leaf_expression(leaf).alias(f"{prefix}{i}") for i, leaf in enumerate(leaves_of(schema)))
 
 
-def put_together(leaves: pl.DataFrame, schema: Schema) -> pl.DataFrame:
-    """The inverse of ``take_apart``: the columns of ``schema`` from columns in leaf order, whatever their names."""
+def put_together(leaves: pl.DataFrame, schema: Schema, others: Sequence[str] = ()) -> pl.DataFrame:
+    """The inverse of ``take_apart``: the columns of ``schema`` from columns in leaf order, whatever their names.
+
+    ``others``: columns that follow the leaves and stay as they are.
+    """
+    if _is_plain(schema):
+        return renamed(leaves, [*(field.name for field in schema), *others])
     names = iter(leaves.columns)
-    return leaves.select(_assemble(field, names).alias(field.name) for field in schema)
+    return leaves.select(*(_assemble(field, names).alias(field.name) for field in schema), *others)
+
+
+def _is_plain(schema: Schema) -> bool:
+    """There is nothing to take apart; a schema without columns has no frame to pick from."""
+    return bool(schema) and not any(isinstance(field.type, Struct) for field in schema)
 
 
 def _assemble(field: Field, names: Iterator[str]) -> pl.Expr:

@@ -50,7 +50,9 @@ EXPRESSIONS = [
     "at + INTERVAL 90 MINUTES", "at - INTERVAL '1' DAY", "unix_timestamp(at)", "at >= TIMESTAMP'2024-03-01 00:00:00'",
     "CAST(n AS string)", "CAST(at AS string)", "CAST(x AS string)", "CAST(n AS decimal(6,2))", "try_cast(url AS int)", "CAST(id AS timestamp)",
     "named_struct('a', n, 'b', url)", "named_struct('a', n, 'b', named_struct('c', id)).b.c", "array(n, 1)", "greatest(n, 3)",
-    "window(at, '10 seconds')",
+    "md5(url)", "sha1(url)", "sha2(url, 256)", "crc32(url)", "hex(id)", "hex(n)", "hex(url)", "base64(url)", "base64(repeat(url, 9))",
+    "split_part(url, '/', 3)", "split_part(url, '/', -1)", "substring_index(url, '/', 3)", "xxhash64(id)", "xxhash64(url, n, x, d, at, ok)",
+    "pmod(xxhash64(id), 100) < 5", "window(at, '10 seconds')",
 ]  # fmt: skip
 
 

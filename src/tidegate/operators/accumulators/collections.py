@@ -8,13 +8,13 @@ import polars as pl
 
 from tidegate.model.types import Array, Schema
 from tidegate.operators.accumulators.protocol import (
+    Settling,
     column,
     filtered,
     new,
     old,
     partial_expressions,
     result,
-    settled,
 )
 from tidegate.operators.accumulators.sums import Average, Sum
 from tidegate.operators.columns import polars_type
@@ -85,4 +85,4 @@ class Distinct:
             "value", empty_as_null=True, keep_nulls=True
         )
         grouped = exploded.group_by("row", maintain_order=True).agg(partial_expressions((over,), exploded))
-        return over.finish(settled(grouped, (over,)))
+        return over.finish(Settling((over,)).apply(grouped))

@@ -18,6 +18,7 @@ from tidegate.model.errors import DataError
 from tidegate.model.types import DataType, Field, Schema
 from tidegate.operators.columns import polars_type
 from tidegate.plan.relational import AggregateCall
+from tidegate.state.frames import renamed
 
 _NEW = "new:"
 
@@ -66,39 +67,61 @@ def filtered(expression: pl.Expr, call: AggregateCall) -> pl.Expr:
 
 
 def result(values: pl.Series, call: AggregateCall) -> pl.Series:
-    return values.alias(call.name).cast(polars_type(call.type))
+    named, wanted = values.alias(call.name), polars_type(call.type)
+    return named if named.dtype == wanted else named.cast(wanted)
 
 
 def partial_expressions(accumulators: Iterable[Accumulator], rows: pl.DataFrame) -> list[pl.Expr]:
     return [e.alias(f.name) for a in accumulators for e, f in zip(a.partial(rows), a.columns, strict=True)]
 
 
-def combine_expressions(accumulators: Iterable[Accumulator]) -> list[pl.Expr]:
-    return [e.alias(f.name) for a in accumulators for e, f in zip(a.combine(), a.columns, strict=True)]
+class Merging:
+    """How the accumulators of one aggregation are put together, compiled once."""
+
+    def __init__(self, accumulators: tuple[Accumulator, ...]) -> None:
+        self._accumulators = accumulators
+        self.names = [field.name for a in accumulators for field in a.columns]
+        self._new_names = [_NEW + name for name in self.names]
+        self._combine = _named((a.combine() for a in accumulators), self.names)
+        self._merge = _named((a.merge() for a in accumulators), self.names)
+        self._settling = Settling(accumulators)
+
+    def combined(self, rows: pl.DataFrame, by: str) -> pl.DataFrame:
+        """Accumulator rows with equal ``by`` become one, oldest first; groups in the order of their first rows."""
+        with overflow_as_data_error(self._accumulators):
+            return self._settling.apply(rows.group_by(by, maintain_order=True).agg(self._combine))
+
+    def merged(self, before: pl.DataFrame, added: pl.DataFrame) -> pl.DataFrame:
+        """Accumulators of the same keys, row by row; both frames have the accumulators' columns in order."""
+        both = before.hstack(renamed(added, self._new_names).get_columns())
+        with overflow_as_data_error(self._accumulators):
+            return self._settling.apply(both.select_seq(self._merge))
 
 
-def merged(accumulators: tuple[Accumulator, ...], before: pl.DataFrame, added: pl.DataFrame) -> pl.DataFrame:
-    """Accumulators of the same keys, row by row; both frames have the accumulators' columns in order."""
-    expressions = [e.alias(f.name) for a in accumulators for e, f in zip(a.merge(), a.columns, strict=True)]
-    names = before.columns
-    both = before.hstack([series.alias(_NEW + name) for name, series in zip(names, added.get_columns(), strict=True)])
-    with overflow_as_data_error(accumulators):
-        return settled(both.select(expressions), accumulators)
+def _named(expressions: Iterable[list[pl.Expr]], names: list[str]) -> list[pl.Expr]:
+    flat = [expression for of_one in expressions for expression in of_one]
+    return [expression.alias(name) for expression, name in zip(flat, names, strict=True)]
 
 
-def settled(rows: pl.DataFrame, accumulators: tuple[Accumulator, ...]) -> pl.DataFrame:
+class Settling:
     """Sums are computed wider than they are kept: back to the declared types, or DataError where one does not fit."""
-    narrow: list[pl.Series] = []
-    for accumulator in accumulators:
-        for field in accumulator.columns:
-            wide, wanted = rows[field.name], polars_type(field.type)
+
+    def __init__(self, accumulators: tuple[Accumulator, ...]) -> None:
+        self._fields = [(field.name, polars_type(field.type), a.call) for a in accumulators for field in a.columns]
+
+    def apply(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Columns that belong to no accumulator stay as they are."""
+        result = rows
+        for name, wanted, call in self._fields:
+            wide = rows.get_column(name)
             if wide.dtype == wanted:
                 continue
             fitting = narrowed(wide, wanted)
             if fitting.null_count() != wide.null_count():
-                raise overflow(accumulator.call)
-            narrow.append(fitting)
-    return rows.with_columns(narrow) if narrow else rows
+                raise overflow(call)
+            result = rows.clone() if result is rows else result
+            result.replace_column(rows.get_column_index(name), fitting)
+        return result
 
 
 def narrowed(wide: pl.Series, wanted: pl.DataType) -> pl.Series:

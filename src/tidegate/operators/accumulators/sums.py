@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 
 import polars as pl
@@ -21,9 +21,9 @@ from tidegate.operators.accumulators.protocol import column, filtered, new, old,
 from tidegate.plan.relational import AggregateCall
 
 
-def _added(field: pl.Expr, more: pl.Expr) -> pl.Expr:
+def _added(before: pl.Expr, more: pl.Expr) -> pl.Expr:
     """The sum, with null for "nothing yet" on either side."""
-    return pl.coalesce(field + more, field, more)
+    return pl.coalesce(before + more, before, more)
 
 
 def _sum_or_null(values: pl.Expr) -> pl.Expr:
@@ -76,7 +76,8 @@ class Count:
         return [_added(old(count), new(count))]
 
     def finish(self, accumulators: pl.DataFrame) -> pl.Series:
-        return result(accumulators[self.columns[0].name].fill_null(0), self.call)
+        counts = accumulators[self.columns[0].name]
+        return result(counts.fill_null(0) if counts.null_count() else counts, self.call)
 
 
 def sum_type(of: DataType) -> DataType:
@@ -108,6 +109,8 @@ def widened(values: pl.Expr, kept_in: DataType, *, ansi: bool) -> pl.Expr:
 @dataclass(frozen=True, slots=True)
 class Sum:
     call: AggregateCall
+    _partial: dict[tuple[bool, bool], list[pl.Expr]] = field(default_factory=dict, compare=False, repr=False)
+    """Expressions by whether the sums fit and whether nothing is missing: building them costs as much as a small batch."""
 
     @property
     def columns(self) -> Schema:
@@ -117,11 +120,14 @@ class Sum:
         return widened(values, self.columns[0].type, ansi=self.call.ansi)
 
     def partial(self, rows: pl.DataFrame) -> list[pl.Expr]:
-        values = pl.col(self.call.args[0])
-        if _sums_fit(rows[self.call.args[0]]):
-            # The common case, at half the cost.
-            return [_sum(filtered(values.cast(pl.Int64), self.call), rows, self.call)]
-        return [_sum(filtered(self._widened(values), self.call), rows, self.call)]
+        values = rows[self.call.args[0]]
+        case = (_sums_fit(values), values.null_count() == 0)
+        if case not in self._partial:
+            column = pl.col(self.call.args[0])
+            # That no sum can overflow is the common case, at half the cost.
+            addends = column.cast(pl.Int64) if case[0] else self._widened(column)
+            self._partial[case] = [_sum(filtered(addends, self.call), rows, self.call)]
+        return self._partial[case]
 
     def combine(self) -> list[pl.Expr]:
         return [_sum_or_null(self._widened(old(self.columns[0])))]

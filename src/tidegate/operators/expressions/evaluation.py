@@ -29,6 +29,7 @@ class Projection:
         self._guards = Guards(compiled, [column.expression for column in columns])
         self._names = [column.name for column in columns]
         self._types = polars_schema(schema)
+        self._dtypes = list(self._types.values())
         self._values = [one.value.alias(name) for one, name in zip(compiled, self._names, strict=True)]
         if self._guards.condition is not None:
             self._values.append(self._guards.condition.any().alias(_ERROR))
@@ -50,7 +51,7 @@ class Projection:
             failed = result.drop_in_place(_ERROR)
             if failed.len() and failed[0]:
                 self._guards.explain(rows)
-        if result.schema != self._types:
+        if result.dtypes != self._dtypes:
             wrong = {n: (result.schema[n], d) for n, d in self._types.items() if result.schema[n] != d}
             raise Bug(f"a projection produced other types than planned: {wrong}")
         return result
