@@ -18,6 +18,7 @@ from tidegate.spark.session import spark_log_path
 from tidegate.spark.task import OUTPUT_SCHEMA, WORKER_ENVIRONMENT
 
 _SLOTS_CHECK_INTERVAL_S = 0.25
+_DEAD_TASK = re.compile(r"barrier task ResultTask\(\d+, (\d+)\) finished unsuccessfully")
 
 
 class BarrierJob:
@@ -111,6 +112,10 @@ def explain_job_failure(text: str, parallelism: int) -> TidegateError:
         return InvalidQuery(
             f"the cluster can run fewer tasks at once than the {parallelism} slots the query asks for",
             hint="lower option parallelism, or give Spark more cores: all slots run at the same time",
+        )
+    if (died := _DEAD_TASK.search(text)) and "Traceback (most recent call last)" not in text:
+        return SlotLost(
+            f"the process of slot {died[1]} ended (killed, crashed or out of memory)", hint=_where_to_look()
         )
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.strip().startswith("at ")]
     reason = next(

@@ -37,4 +37,4 @@ def test_a_lost_worker_is_a_lost_slot_without_java_frames():
     )
     error = explain_job_failure(text, 2)
     assert isinstance(error, SlotLost)
-    assert "Most recent failure" in error.message and "DAGScheduler" not in error.message
+    assert "slot 0 ended" in error.message and "DAGScheduler" not in error.message
