@@ -7,7 +7,7 @@ SEEDS ?= 500
 RUNS ?= 20
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check fast bench simulate model chaos lock clean
+.PHONY: help setup demo test check fast bench simulate model soak chaos lock clean
 
 help:  ## this list
 	@echo "Tidegate: PySpark streaming queries, continuously and exactly once."
@@ -32,7 +32,7 @@ fast: setup  ## the tests without Spark: seconds
 	@.venv/bin/pytest tests/unit tests/property tests/simulation -m "not slow"
 
 test: check  ## check, then every test: the quick ones first
-	@.venv/bin/pytest $(TESTS) $(PYTEST)
+	@.venv/bin/pytest $(TESTS) -m "not soak" --durations=10 $(PYTEST)
 
 TESTS = $(wildcard tests/unit tests/property tests/simulation tests/integration tests/differential tests/e2e)
 
@@ -44,6 +44,9 @@ simulate: setup  ## the protocol under faults: SEEDS=500 runs, or one with SEED=
 
 model: setup  ## exhaustive model check of the coordinator's rules
 	@$(PY) -m tidegate.testing.model $(ARGS)
+
+soak: setup  ## the tests that `make test` has in a short version only
+	@.venv/bin/pytest $(TESTS) -m soak --durations=10 $(PYTEST)
 
 chaos: setup  ## RUNS=20 runs on real Spark with kill -9 of random slots and of the driver
 	@$(PY) tools/chaos.py --runs $(RUNS)

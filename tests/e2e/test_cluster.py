@@ -11,7 +11,7 @@ import pytest
 from tests.cluster.standalone import Standalone
 from tests.e2e.scenario import ROOT, Driver, add_trips, assert_gone
 
-pytestmark = [pytest.mark.spark, pytest.mark.cluster, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.cluster, pytest.mark.slow, pytest.mark.soak]
 
 DRIVER = """
 import json, sys

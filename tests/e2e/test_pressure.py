@@ -100,7 +100,13 @@ def slow(row) -> None:
         pass
 
 
-@pytest.mark.parametrize("shape", [chained, through_an_exchange], ids=["chained", "behind an exchange"])
+@pytest.mark.parametrize(
+    "shape",
+    [
+        pytest.param(chained, id="chained"),
+        pytest.param(through_an_exchange, id="behind an exchange", marks=pytest.mark.soak),
+    ],
+)
 def test_a_sink_a_hundred_times_slower_than_its_source_makes_no_process_grow(spark, started, tmp_path, shape):
     query = (
         tidegate.writeStream(shape(events(spark)))

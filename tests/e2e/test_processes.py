@@ -82,7 +82,13 @@ def finish_and_compare(spark, trips: Path, folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("how", "checkpoints"), [("kill", 3), ("kill before the first checkpoint", 0), ("interrupt", 1), ("stop", 1)]
+    ("how", "checkpoints"),
+    [
+        ("kill", 3),
+        ("interrupt", 1),
+        pytest.param("kill before the first checkpoint", 0, marks=pytest.mark.soak),
+        pytest.param("stop", 1, marks=pytest.mark.soak),
+    ],
 )
 def test_however_a_driver_ends_its_processes_end_and_the_next_start_finishes_the_work(
     spark, trips, tmp_path, how, checkpoints
@@ -124,7 +130,12 @@ MOMENTS = {
 }
 
 
-@pytest.mark.parametrize("moment", MOMENTS)
+QUICK = "when a checkpoint has just completed"
+
+
+@pytest.mark.parametrize(
+    "moment", [pytest.param(moment, marks=() if moment == QUICK else pytest.mark.soak) for moment in MOMENTS]
+)
 def test_a_killed_slot_changes_nothing(spark, trips, tmp_path, query, moment):
     """T58: also before anything was acknowledged."""
     while_active(query, lambda: MOMENTS[moment](query), moment)
@@ -135,6 +146,7 @@ def test_a_killed_slot_changes_nothing(spark, trips, tmp_path, query, moment):
     assert_same_rows(spark.read.parquet(str(tmp_path / "out")), windows(spark.read.schema(SCHEMA).parquet(str(trips))))
 
 
+@pytest.mark.soak
 def test_a_slot_killed_while_the_query_recovers_changes_nothing(spark, trips, tmp_path, query):
     while_active(query, lambda: query.snapshot().history.completed >= 1, "a checkpoint")
     first = set(slots(query).values())
