@@ -31,8 +31,8 @@ check: setup  ## lint, format, types, architecture
 fast: setup  ## the tests without Spark: seconds
 	@.venv/bin/pytest tests/unit tests/property tests/simulation -m "not slow"
 
-test: check  ## check, then every test: the quick ones first
-	@.venv/bin/pytest $(TESTS) -m "not soak" --durations=10 $(PYTEST)
+test: check  ## check, then every test
+	@$(PY) tools/run_tests.py $(PYTEST)
 
 TESTS = $(wildcard tests/unit tests/property tests/simulation tests/integration tests/differential tests/e2e)
 

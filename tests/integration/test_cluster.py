@@ -122,7 +122,7 @@ def wait_for(condition, log: Path, timeout_s: float = 120.0):
     return result
 
 
-@pytest.mark.parametrize("what", ["run", "kill"])
+@pytest.mark.parametrize("what", [pytest.param("run", marks=pytest.mark.soak), "kill"])
 def test_two_executors_give_what_batch_gives_even_when_one_is_killed(master, tmp_path, what):
     script = tmp_path / "query.py"
     script.write_text(QUERY)

@@ -1,0 +1,53 @@
+#!/usr/bin/env python3
+"""`make test`: two pytest processes side by side. Tests of whole queries mostly wait for Spark; the others can run meanwhile.
+
+Prints each process's report whole, one after the other, then the sum. Exit code 0 only if both passed.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+GROUPS = (
+    ("core and differential", ("tests/unit", "tests/property", "tests/simulation", "tests/differential")),
+    ("Spark and processes", ("tests/integration", "tests/e2e")),
+)
+COUNT = re.compile(r"(\d+) (passed|failed|errors?|skipped)")
+
+
+def main() -> int:
+    began_s = time.monotonic()
+    reports = [Path(tempfile.mkstemp(prefix="tidegate-tests-", suffix=".log")[1]) for _ in GROUPS]
+    running = [start(folders, report, sys.argv[1:]) for (_, folders), report in zip(GROUPS, reports, strict=True)]
+    try:
+        codes = [process.wait() for process in running]
+    except KeyboardInterrupt:
+        for process in running:
+            process.terminate()
+        return 130
+    totals: dict[str, int] = {"passed": 0, "failed": 0, "skipped": 0}
+    for (name, _), report, code in zip(GROUPS, reports, codes, strict=True):
+        text = report.read_text()
+        report.unlink()
+        print(f"--- {name} (exit code {code}) ---\n{text}", flush=True)
+        for number, what in COUNT.findall(text.splitlines()[-1] if text.strip() else ""):
+            totals["failed" if what.startswith("error") else what] += int(number)
+    print(f"{time.monotonic() - began_s:.0f} seconds")
+    print(f"{totals['passed']} passed, {totals['failed']} failed, {totals['skipped']} skipped", flush=True)
+    return max(map(abs, codes))
+
+
+def start(folders: tuple[str, ...], report: Path, options: list[str]) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "pytest", *folders, "-m", "not soak", "--durations=5", *options]
+    with report.open("wb") as out:
+        return subprocess.Popen(command, cwd=ROOT, stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
