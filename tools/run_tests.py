@@ -14,9 +14,13 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+EXPRESSIONS = "tests/integration/test_expressions_against_spark.py"
 GROUPS = (
-    ("core and differential", ("tests/unit", "tests/property", "tests/simulation", "tests/differential")),
-    ("Spark and processes", ("tests/integration", "tests/e2e")),
+    (
+        "core, expressions, differential",
+        ("tests/unit", "tests/property", "tests/simulation", EXPRESSIONS, "tests/differential"),
+    ),
+    ("Spark and processes", ("tests/integration", "tests/e2e", f"--ignore={EXPRESSIONS}")),
 )
 COUNT = re.compile(r"(\d+) (passed|failed|errors?|skipped)")
 
