@@ -8,7 +8,7 @@ from typing import TypeAlias
 import msgspec
 
 from tidegate.model.elements import CheckpointKind
-from tidegate.model.ids import Attempt, ChannelId, CheckpointId, OperatorId, SlotIndex, SubtaskId
+from tidegate.model.ids import Attempt, CheckpointId, OperatorId, SlotIndex, SubtaskId
 from tidegate.model.snapshot import OperatorSnapshot, PhaseTimes, SplitPosition
 
 
@@ -191,5 +191,3 @@ DriverMessage: TypeAlias = (
     | SlotLeft
     | SlotAlive
 )
-
-__all__ = ["ChannelId", "DriverMessage", "SlotMessage"]

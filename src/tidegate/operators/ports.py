@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import polars as pl
 
-from tidegate.model.ids import Attempt, CheckpointId, OperatorId, SlotIndex
-from tidegate.model.snapshot import Committable, Split, SplitPosition
+from tidegate.model.ids import Attempt, CheckpointId, SlotIndex
+from tidegate.model.snapshot import Committable, Split
 from tidegate.plan.relational import Scan, Sink
-
-
-@dataclass(frozen=True, slots=True)
-class ReadRows:
-    """A piece of one split, with the columns of ``Scan.schema``, in order, under the plan's names."""
-
-    rows: pl.DataFrame
-    split: int
 
 
 class SplitReader(Protocol):
@@ -96,10 +87,6 @@ class SinkWriter(Protocol):
     def close(self) -> None: ...
 
 
-class Guarantee(Protocol):
-    value: str
-
-
 class SinkConnector(Protocol):
     """Slot side factory and driver side committer of a sink."""
 
@@ -127,6 +114,3 @@ class Connectors(Protocol):
     def source(self, scan: Scan) -> SourceConnector: ...
 
     def sink(self, sink: Sink) -> SinkConnector: ...
-
-
-__all__ = ["OperatorId", "SplitPosition"]

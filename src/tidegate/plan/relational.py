@@ -11,7 +11,7 @@ from enum import Enum
 from typing import TypeAlias
 
 from tidegate.model.ids import OperatorId
-from tidegate.model.types import DataType, Field, Schema
+from tidegate.model.types import DataType, Schema
 from tidegate.plan.expressions import Expression, Named
 
 
@@ -249,5 +249,3 @@ Plan: TypeAlias = (
     | StaticJoin
     | Sink
 )
-
-__all__ = ["Field", "Plan"]

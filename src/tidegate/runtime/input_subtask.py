@@ -16,13 +16,14 @@ from tidegate.model.elements import (
 from tidegate.model.errors import Bug
 from tidegate.model.ids import ChannelId, CheckpointId, SubtaskId
 from tidegate.model.messages import OperatorMetrics
+from tidegate.plan.graph import stage_state_id
 from tidegate.runtime.alignment import Aligned, Alignment, Flowing, flow_again, held, on_barrier, on_cancel
 from tidegate.runtime.chain import Chain
 from tidegate.runtime.channels import InputChannel
 from tidegate.runtime.credits import Credits
 from tidegate.runtime.outputs import Outputs
 from tidegate.runtime.snapshotting import Snapshots
-from tidegate.runtime.stage_time import capture, stage_operator
+from tidegate.runtime.stage_time import capture
 from tidegate.runtime.subtask import Quantum, SlotScope, Work
 
 
@@ -157,7 +158,7 @@ class InputSubtask:
             return
         alignment_ms = max(0.0, now_ms - following.since_ms)
         delay_ms = self._scope.start_delay_ms(barrier.checkpoint, following.since_ms)
-        time = (stage_operator(self.id.stage), capture(self._combiner, self._scope.parallelism))
+        time = (stage_state_id(self.id.stage), capture(self._combiner, self._scope.parallelism))
         self._scope.effects.append(
             self.snapshots.take(barrier, (time,), start_delay_ms=delay_ms, alignment_ms=alignment_ms)
         )

@@ -6,9 +6,10 @@ import msgspec
 
 from tidegate.eventtime.combiner import WatermarkCombiner
 from tidegate.model.elements import WATERMARK_MIN_US
-from tidegate.model.ids import ChannelId, OperatorId, SlotIndex, StageId
+from tidegate.model.ids import ChannelId, SlotIndex, StageId
 from tidegate.model.snapshot import OperatorSnapshot
 from tidegate.operators.protocol import OperatorState
+from tidegate.plan.graph import stage_state_id
 
 
 class ChannelTimeState(msgspec.Struct, frozen=True, array_like=True):
@@ -22,11 +23,6 @@ class StageTime(msgspec.Struct, frozen=True, kw_only=True, tag_field="format", t
     combined_us: int
     parallelism: int
     channels: tuple[ChannelTimeState, ...]
-
-
-def stage_operator(stage: StageId) -> OperatorId:
-    """The id under which a subtask's own state is stored."""
-    return OperatorId(f"stage-{stage}")
 
 
 def capture(combiner: WatermarkCombiner, parallelism: int) -> OperatorState:
@@ -51,7 +47,7 @@ def restored_start_us(
     own = [
         (snapshot.subtask, msgspec.msgpack.decode(snapshot.value, type=StageTime))
         for snapshot in snapshots
-        if snapshot.operator == stage_operator(stage)
+        if snapshot.operator == stage_state_id(stage)
     ]
     if exchanged:
         for index, time in own:

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from tidegate.model.ids import CheckpointId, OperatorId, SlotIndex, StageId
 from tidegate.model.snapshot import ChunkHandle, Committable, OperatorSnapshot
 from tidegate.operators.protocol import Restored
+from tidegate.plan.graph import stage_state_id
 from tidegate.runtime.restore import restored_for
-from tidegate.runtime.stage_time import StageTime, restored_start_us, stage_operator
+from tidegate.runtime.stage_time import StageTime, restored_start_us
 from tidegate.state.keygroups import range_of
 
 NAME = OperatorId("aggregate-0")
@@ -72,7 +73,7 @@ def test_every_key_group_and_every_committable_has_exactly_one_new_owner(p: int,
 def time(subtask: int, combined_us: int, parallelism: int) -> OperatorSnapshot:
     state = StageTime(combined_us=combined_us, parallelism=parallelism, channels=())
     return OperatorSnapshot(
-        operator=stage_operator(StageId(1)), subtask=SlotIndex(subtask), value=msgspec.msgpack.encode(state)
+        operator=stage_state_id(StageId(1)), subtask=SlotIndex(subtask), value=msgspec.msgpack.encode(state)
     )
 
 
