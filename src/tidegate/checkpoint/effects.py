@@ -129,6 +129,8 @@ class RequestDone:
     """The requested checkpoint is complete and its output is visible."""
 
     checkpoint: CheckpointId
+    savepoint: str = ""
+    """Where it was exported to, if it was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +151,15 @@ class ReportCheckpoint:
     """News of a checkpoint for ``statistics.History.add``, the log and the progress display. Nothing is reported back."""
 
     report: CheckpointReport
+
+
+@dataclass(frozen=True, slots=True)
+class ExportSavepoint:
+    """Copy the checkpoint to ``target``, without committables, its manifest last. → SavepointExported or SavepointFailed."""
+
+    attempt: Attempt
+    manifest: Manifest
+    target: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,5 +222,6 @@ Effect: TypeAlias = (
     | AnswerRequest
     | ReportCheckpoint
     | ForgetSplits
+    | ExportSavepoint
     | Finish
 )

@@ -7,6 +7,7 @@ which attempt and checkpoint it is about, and ``step`` ignores what no longer ma
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import TypeAlias
 
 from tidegate.checkpoint.layout import ManifestRef
@@ -271,6 +272,50 @@ class CheckpointRequested:
     token: str
 
 
+class Afterwards(Enum):
+    """What follows a savepoint."""
+
+    RUN_ON = "run on"
+    SUSPEND = "suspend"
+    """End the query; windows stay open in the savepoint."""
+    DRAIN = "drain"
+    """Read nothing more, close all windows, then take the savepoint as the final checkpoint and end the query."""
+
+
+@dataclass(frozen=True, slots=True)
+class SavepointRequested:
+    """A person wants a savepoint at ``target``; answered with ``AnswerRequest(token, …)`` once it is exported or failed."""
+
+    now_ms: int
+    token: str
+    target: str
+    afterwards: Afterwards = Afterwards.RUN_ON
+
+
+@dataclass(frozen=True, slots=True)
+class SavepointExported:
+    now_ms: int
+    attempt: Attempt
+    checkpoint: CheckpointId
+
+
+@dataclass(frozen=True, slots=True)
+class SavepointFailed:
+    now_ms: int
+    attempt: Attempt
+    checkpoint: CheckpointId
+    failure: Failure
+
+
+@dataclass(frozen=True, slots=True)
+class BacklogSeen:
+    """Sources are far behind their input, or no longer. Sent when it changes."""
+
+    now_ms: int
+    attempt: Attempt
+    far_behind: bool
+
+
 @dataclass(frozen=True, slots=True)
 class StopRequested:
     now_ms: int
@@ -318,6 +363,10 @@ Event: TypeAlias = (
     | CommittedMarked
     | CleanupDone
     | CheckpointRequested
+    | SavepointRequested
+    | SavepointExported
+    | SavepointFailed
+    | BacklogSeen
     | StopRequested
     | AttemptFailed
     | SlotsFree

@@ -2,7 +2,27 @@
 
 from __future__ import annotations
 
+from enum import Enum
+
 import msgspec
+
+
+class CheckpointMode(Enum):
+    """What the channels promise around a barrier."""
+
+    EXACTLY_ONCE = "exactly-once"
+    """A channel in which the barrier stands is left unread until it stands in all of them."""
+    AT_LEAST_ONCE = "at-least-once"
+    """Nothing is held: rows behind a barrier may be in the snapshot and come again after a restore."""
+
+
+class RestartStrategy(Enum):
+    """Whether and when a failed attempt is followed by another."""
+
+    EXPONENTIAL = "exponential"
+    FIXED = "fixed"
+    FAILURE_RATE = "failure-rate"
+    NONE = "none"
 
 
 class QueryConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -12,7 +32,17 @@ class QueryConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Slots. 0: as many as the cluster has task slots."""
     max_parallelism: int = 128
     """Key groups; fixed at the first start of a pipeline."""
+    checkpoint_mode: CheckpointMode = CheckpointMode.EXACTLY_ONCE
     checkpoint_interval_ms: int = 1_000
+    backlog_checkpoint_interval_ms: int = 0
+    """Interval while sources are far behind; 0: the same as always."""
+    checkpoint_min_pause_ms: int = 0
+    """Least time from the end of a checkpoint to the next trigger."""
+    checkpoints_concurrent_max: int = 1
+    """Checkpoints whose barriers may travel at once."""
+    aligned_timeout_ms: int = 0
+    """A barrier that has not got through after this long overtakes the rows before it, which become part of the
+    snapshot; 0: never."""
     checkpoint_timeout_ms: int = 300_000
     """From trigger to the last acknowledgement; ends when storing the manifest starts."""
     checkpoint_failures_tolerated: int = 3
@@ -36,6 +66,25 @@ class QueryConfig(msgspec.Struct, frozen=True, kw_only=True):
     silence_timeout_ms: int = 8_000
     """A peer not heard of for this long is gone."""
     deploy_timeout_ms: int = 120_000
+    message_repeat_ms: int = 2_000
+    """A control message without an answer is sent again after this long."""
+    sync_timeout_ms: int = 60_000
+    """A snapshot call that keeps the loop of a slot for longer ends the attempt."""
+    upload_timeout_ms: int = 300_000
+    """A snapshot that is not stored after this long is declined."""
+    commit_timeout_ms: int = 300_000
+    """A commit without an answer for this long is reported as a failed try."""
+    unhealthy_after_ms: int = 0
+    """Without a completed checkpoint for this long a running query is unhealthy; 0: ten intervals, at least 30 s."""
+    dead_letter: str = ""
+    """Directory for rows whose user function raises; empty: the error ends the attempt."""
+    allow_dropped_state: bool = False
+    """State of an operator that the query no longer has is given up instead of refused."""
+    restart_strategy: RestartStrategy = RestartStrategy.EXPONENTIAL
+    restart_failures_max: int = 3
+    """Failure rate: more failures than this …"""
+    restart_failure_window_ms: int = 600_000
+    """… within this long end the query."""
     restart_delay_min_ms: int = 100
     restart_delay_max_ms: int = 60_000
     restart_delay_factor: float = 2.0

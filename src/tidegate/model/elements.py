@@ -56,6 +56,8 @@ class SourceStatus:
 class CheckpointKind(Enum):
     PERIODIC = "periodic"
     MANUAL = "manual"
+    SAVEPOINT = "savepoint"
+    """Of the sequence like any other, always aligned, and exported once its output is visible."""
     FINAL = "final"
     """After all sources ended: its commit makes the last rows visible, then the job is done."""
 
@@ -66,6 +68,8 @@ class Barrier:
 
     checkpoint: CheckpointId
     kind: CheckpointKind = CheckpointKind.PERIODIC
+    unaligned: bool = False
+    """It has overtaken the rows before it: whoever receives it snapshots at once, with what it overtook."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,6 +59,10 @@ class AssignSplits(ToSlot, frozen=True, tag="assign"):
     """Bounded run: when these are read, this subtask has read everything."""
 
 
+class DrainSources(ToSlot, frozen=True, tag="drain"):
+    """The query is to end for good: sources read nothing more, emit a final watermark and their EndOfData."""
+
+
 class EndAttempt(ToSlot, frozen=True, tag="end"):
     """Leave now. ``clean``: the job is finished; otherwise the attempt failed, is stopped or fenced."""
 
@@ -117,6 +121,8 @@ class SplitsWanted(FromSlot, frozen=True, tag="splits-wanted"):
     operator: OperatorId
     open: int
     finished: tuple[int, ...] = ()
+    received: int = 0
+    """How many assignments have been taken in, without a gap: later ones that were sent before this are sent again."""
 
 
 class SourceExhausted(FromSlot, frozen=True, tag="exhausted"):
@@ -175,6 +181,7 @@ SlotMessage: TypeAlias = (
     | CheckpointCommitted
     | CheckpointAborted
     | AssignSplits
+    | DrainSources
     | EndAttempt
     | ReportProgress
     | DriverAlive

@@ -72,6 +72,16 @@ class Committable(msgspec.Struct, frozen=True, kw_only=True):
     """The sink's own msgspec document; committing it twice, or late, changes nothing."""
 
 
+class InFlight(msgspec.Struct, frozen=True, kw_only=True):
+    """Rows an unaligned barrier overtook, waiting in one input channel; read again before anything else after a restore."""
+
+    edge: int
+    """Number of the edge in the graph."""
+    source: SlotIndex
+    """The subtask that had sent them."""
+    chunk: ChunkHandle
+
+
 class OperatorSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """One operator of one subtask at the barrier."""
 
@@ -83,6 +93,8 @@ class OperatorSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """Small state that is not keyed (watermarks, for instance); after a rescale every new subtask sees all of them."""
     source: SourceProgress | None = None
     committables: tuple[Committable, ...] = ()
+    in_flight: tuple[InFlight, ...] = ()
+    """Only in the entry of a stage itself, and only of an unaligned checkpoint; in channel order."""
 
 
 class PhaseTimes(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,3 +108,6 @@ class PhaseTimes(msgspec.Struct, frozen=True, kw_only=True):
     """Written by this checkpoint (incremental)."""
     state_bytes: int = 0
     """All the snapshot refers to."""
+    in_flight_bytes: int = 0
+    """Of it, rows that an unaligned barrier overtook."""
+    unaligned: bool = False

@@ -15,6 +15,7 @@ from tidegate.model.messages import (
     CheckpointAborted,
     CheckpointCommitted,
     CheckpointCompleted,
+    DrainSources,
     DriverAlive,
     EndAttempt,
     ReportProgress,
@@ -135,7 +136,7 @@ class SlotRuntime:
                     if poll:
                         source.source.poll_again(self._now_ms)
                 self._scope.effects.append(Tell(self.progress()))
-            case StartSubtasks() | DriverAlive():
+            case StartSubtasks() | DriverAlive() | DrainSources():
                 pass  # The shell's: it built this runtime from the one and listens for the other.
 
     def stored(
