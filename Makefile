@@ -5,9 +5,10 @@ PYTHON ?= python3
 PY := .venv/bin/python
 SEEDS ?= 500
 RUNS ?= 20
+SECONDS ?= 180
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check fast bench simulate model soak chaos lock clean
+.PHONY: help setup demo test check fast bench simulate model mutants soak chaos lock clean
 
 help:  ## this list
 	@echo "Tidegate: PySpark streaming queries, continuously and exactly once."
@@ -45,10 +46,17 @@ simulate: setup  ## the protocol under faults: SEEDS=500 runs, or one with SEED=
 model: setup  ## exhaustive model check of the coordinator's rules
 	@$(PY) -m tidegate.testing.model $(ARGS)
 
+mutants: setup  ## plant every known protocol bug in turn: simulator or model check must find each
+	@$(PY) -m tidegate.testing.mutants $(ARGS)
+
 soak: setup  ## the tests that `make test` has in a short version only
 	@.venv/bin/pytest $(TESTS) -m soak --durations=10 $(PYTEST)
 
-chaos: setup  ## RUNS=20 runs on real Spark with kill -9 of random slots and of the driver
+chaos: setup  ## real Spark: SECONDS=180 of kills and freezes, the harm of less, then RUNS=20 runs with a kill each
+	@$(PY) tools/storm.py --seconds $(SECONDS)
+	@$(PY) tools/storm.py --harm at-least-once
+	@$(PY) tools/storm.py --harm alignment
+	@$(PY) tools/storm.py --harm look
 	@$(PY) tools/chaos.py --runs $(RUNS)
 
 lock: setup  ## compile requirements.lock again from pyproject.toml

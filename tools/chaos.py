@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`make chaos`: many short runs on real Spark, each with a kill -9 of a random slot or of the driver at a random moment.
+"""Part of `make chaos`: many short runs on real Spark, each with a kill -9 of a random slot or of the driver at a random moment.
 
 Every run is judged like the demo: its Parquet output must equal Spark batch over the same bids. A killed driver is started again
 on the same checkpoint location, as an operator of the cluster would. Prints each run, then the medians; exit code 1 if any

@@ -3,6 +3,7 @@
 
     docs/reference/options.md     from api/options.py
     docs/reference/functions.md   from the registries of operators/
+    docs/reference/protocol.md    from what the model check sees the coordinator do
 
 `tests/unit/project/test_reference.py` fails when a page and the code disagree.
 """
@@ -17,6 +18,7 @@ from pyspark.sql import functions as F
 from tidegate.api.options import describe_options
 from tidegate.operators import accumulators
 from tidegate.operators.expressions import function_names
+from tidegate.testing.model.diagrams import protocol_page
 
 REFERENCE = Path(__file__).resolve().parent.parent / "docs" / "reference"
 WIDTH = 118
@@ -97,7 +99,7 @@ def _listed(names: Iterable[str]) -> str:
     return "\n".join([*lines, line])
 
 
-PAGES: dict[str, Callable[[], str]] = {"options.md": options_page, "functions.md": functions_page}
+PAGES: dict[str, Callable[[], str]] = {"options.md": options_page, "functions.md": functions_page, "protocol.md": protocol_page}
 
 if __name__ == "__main__":
     for name, page in PAGES.items():

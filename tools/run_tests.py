@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""`make test`: two pytest processes side by side. Tests of whole queries mostly wait for Spark; the others can run meanwhile.
+"""`make test`: three pytest processes side by side. Tests of whole queries mostly wait for Spark; the others can run meanwhile.
 
-Prints each process's report whole, one after the other, then the sum. Exit code 0 only if both passed.
+Prints each process's report whole when it ends, then the sum. Exit code 0 only if all passed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ GROUPS = (
         "core, expressions, differential",
         ("tests/unit", "tests/property", "tests/simulation", EXPRESSIONS, "tests/differential"),
     ),
-    ("Spark and processes", ("tests/integration", "tests/e2e", f"--ignore={EXPRESSIONS}")),
+    ("Spark", ("tests/integration", f"--ignore={EXPRESSIONS}")),
+    ("whole programs", ("tests/e2e",)),
 )
 COUNT = re.compile(r"(\d+) (passed|failed|errors?|skipped)")
 
@@ -29,19 +30,20 @@ def main() -> int:
     began_s = time.monotonic()
     reports = [Path(tempfile.mkstemp(prefix="tidegate-tests-", suffix=".log")[1]) for _ in GROUPS]
     running = [start(folders, report, sys.argv[1:]) for (_, folders), report in zip(GROUPS, reports, strict=True)]
+    totals: dict[str, int] = {"passed": 0, "failed": 0, "skipped": 0}
+    codes: list[int] = []
     try:
-        codes = [process.wait() for process in running]
+        for (name, _), process, report in zip(GROUPS, running, reports, strict=True):
+            codes.append(process.wait())
+            text = report.read_text()
+            report.unlink()
+            print(f"--- {name} (exit code {codes[-1]}) ---\n{text}", flush=True)
+            for number, what in COUNT.findall(text.splitlines()[-1] if text.strip() else ""):
+                totals["failed" if what.startswith("error") else what] += int(number)
     except KeyboardInterrupt:
         for process in running:
             process.terminate()
         return 130
-    totals: dict[str, int] = {"passed": 0, "failed": 0, "skipped": 0}
-    for (name, _), report, code in zip(GROUPS, reports, codes, strict=True):
-        text = report.read_text()
-        report.unlink()
-        print(f"--- {name} (exit code {code}) ---\n{text}", flush=True)
-        for number, what in COUNT.findall(text.splitlines()[-1] if text.strip() else ""):
-            totals["failed" if what.startswith("error") else what] += int(number)
     print(f"{time.monotonic() - began_s:.0f} seconds")
     print(f"{totals['passed']} passed, {totals['failed']} failed, {totals['skipped']} skipped", flush=True)
     return max(map(abs, codes))

@@ -10,6 +10,8 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tidegate.api.history import checkpoint_history
+    from tidegate.api.job import StreamingJob, job
     from tidegate.api.query import StreamingQuery
     from tidegate.api.writer import DataStreamWriter, writeStream
     from tidegate.model import errors
@@ -17,11 +19,24 @@ if TYPE_CHECKING:
 
 __version__ = version("tidegate")
 
-__all__ = ["DataStreamWriter", "StreamingQuery", "__version__", "errors", "local_session", "writeStream"]
+__all__ = [
+    "DataStreamWriter",
+    "StreamingJob",
+    "StreamingQuery",
+    "__version__",
+    "checkpoint_history",
+    "errors",
+    "job",
+    "local_session",
+    "writeStream",
+]
 
 _HOMES = {
     "DataStreamWriter": "tidegate.api.writer",
+    "StreamingJob": "tidegate.api.job",
     "StreamingQuery": "tidegate.api.query",
+    "checkpoint_history": "tidegate.api.history",
+    "job": "tidegate.api.job",
     "local_session": "tidegate.spark.session",
     "writeStream": "tidegate.api.writer",
 }

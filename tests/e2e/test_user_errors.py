@@ -175,3 +175,26 @@ def test_an_output_directory_that_is_a_file_is_one_clear_error(spark, tmp_path):
     assert str(tmp_path / "out") in str(caught.value)
     assert caught.value.hint
     assert (tmp_path / "out").read_text() == "not a directory"
+
+
+def test_a_row_behind_an_exchange_is_known_again_in_another_batch(spark, tmp_path):
+    """T62: no position in a source is known there and batches are cut by chance, so the row itself is what is recognised."""
+    for number in range(2):
+        add_trips(tmp_path / "trips", number, rows=2_000)
+
+    def audited(frames: Any) -> Any:
+        for frame in frames:
+            # One row of the result: among several, another may come first the second time.
+            if ((frame.station == 5) & (frame.start.dt.minute == 1) & (frame.start.dt.second == 40)).any():
+                raise PermissionError("station 5 is closed")
+            yield frame
+
+    stream = spark.readStream.schema(SCHEMA).parquet(str(tmp_path / "trips"))
+    windows = stream.withWatermark("ts", "5 seconds").groupBy(F.window("ts", "10 seconds"), "station").count()
+    flat = windows.select(F.col("window.start").alias("start"), "station", "count")
+    query = start(flat.mapInPandas(audited, flat.schema), tmp_path, atEnd="drain", parallelism=2, batchRowsMax=300)
+    error = failure_of(query)
+    assert isinstance(error, UserCodeFailed)
+    assert "PermissionError: station 5 is closed" in error.message
+    assert "mapInPandas(audited)" in error.message and "station=5" in error.message
+    assert len(query.recoveries) == 2, f"once, again, and no third time: {query.recoveries}"

@@ -16,7 +16,7 @@ import zmq
 from tidegate.model.elements import Barrier, Batch, EndOfData, Watermark
 from tidegate.model.errors import SlotLost
 from tidegate.model.ids import Attempt, ChannelId, CheckpointId, SlotIndex
-from tidegate.model.messages import EndAttempt, SlotReady
+from tidegate.model.messages import EndAttempt, SlotAlive, SlotFailed, SlotReady
 from tidegate.transport.control import DriverControl, SlotControl
 from tidegate.transport.data import CreditReceived, DataPlane, Received
 from tidegate.transport.endpoints import DriverEndpoints, SlotEndpoints
@@ -237,6 +237,29 @@ def test_a_slot_that_falls_silent_is_reported_once_and_one_that_works_is_not(con
     driver.remove()
 
 
+def test_a_heartbeat_says_what_its_loop_is_doing_and_for_how_long(context):
+    driver = DriverEndpoints.on_one_host()
+    heard: list[SlotAlive] = []
+    heartbeat = DriverHeartbeat(context, driver, ATTEMPT, 20, 60_000, lambda _: None, heard.append)
+    since_ms = time.monotonic() * 1000 - 5_000
+    slot = SlotHeartbeat(
+        context,
+        slot_side(driver, heartbeat=heartbeat.address),
+        ATTEMPT,
+        SlotIndex(0),
+        20,
+        60_000,
+        lambda _: None,
+        lambda: ("1 sink-0", since_ms) if len(heard) < 2 else None,
+    )
+    wait_for(lambda: heard and not heard[-1].doing)
+    slot.stop()
+    heartbeat.stop()
+    driver.remove()
+    assert heard[0].doing == "1 sink-0" and 5_000 <= heard[0].doing_ms < 60_000
+    assert heard[-1].doing_ms == 0
+
+
 def test_a_slot_notices_that_its_driver_is_gone(context):
     driver = DriverEndpoints.on_one_host()
     heartbeat = DriverHeartbeat(context, driver, ATTEMPT, 20, 60_000, lambda slot: None)
@@ -304,3 +327,33 @@ def pausing_driver(driver: DriverEndpoints, pipe: Connection) -> None:
     pipe.recv()
     pipe.send(silent)
     heartbeat.stop()
+
+
+def slot_that_never_comes_back(endpoints: SlotEndpoints) -> None:
+    """A slot whose loop never comes back: only its heartbeat still lives."""
+    context = zmq.Context()
+    control = SlotControl(context, endpoints, ATTEMPT, SlotIndex(0))
+    control.send(SlotReady(attempt=ATTEMPT, slot=SlotIndex(0)))
+    failure = SlotFailed(attempt=ATTEMPT, slot=SlotIndex(0), code="UNAVAILABLE", message="stuck in the sync phase")
+    SlotHeartbeat(context, endpoints, ATTEMPT, SlotIndex(0), 20, 60_000, lambda _: None, overdue=lambda: failure)
+    threading.Event().wait()
+
+
+def test_a_slot_that_is_stuck_in_its_loop_is_reported_by_its_heartbeat_and_leaves(driver, context) -> None:
+    """T66"""
+    control = DriverControl(context, driver)
+    heartbeat = DriverHeartbeat(context, driver, ATTEMPT, 50, 60_000, lambda _: None)
+    endpoints = slot_side(driver, control.address, heartbeat.address)
+    process = PROCESSES.Process(target=slot_that_never_comes_back, args=(endpoints,))
+    process.start()
+    arrived: list = []
+
+    def failed() -> bool:
+        arrived.extend(control.receive())
+        return any(isinstance(one, SlotFailed) for one in arrived)
+
+    wait_for(failed)
+    process.join(20)
+    assert process.exitcode == 1
+    heartbeat.stop()
+    control.close()

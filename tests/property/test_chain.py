@@ -54,7 +54,7 @@ def test_every_complete_checkpoint_can_be_read_back(history: list) -> None:
 
                 cut = chain.cut(lambda since: len(rows_since(since)), KEYS)
                 rows = rows_since(cut.since)
-                chain = chain.handed_out(CheckpointId(checkpoint), cut, epoch, len(rows))
+                chain = chain.handed_out(CheckpointId(checkpoint), cut, epoch)
                 epoch += 1
                 handles = [link.handle for link in cut.kept]
                 if rows:

@@ -5,16 +5,21 @@ from __future__ import annotations
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from tests.unit.checkpoint.scenario import PLAN, SLOT_LOST, SOURCE, Scenario, ack, chunk
+from tests.unit.checkpoint.scenario import PLAN, SLOT_LOST, SOURCE, Scenario, ack, chunk, with_config
 
 from tidegate.checkpoint import effects as ef
 from tidegate.checkpoint import events as ev
 from tidegate.checkpoint import layout
-from tidegate.checkpoint.events import Event
+from tidegate.checkpoint.events import Afterwards, Event
+from tidegate.checkpoint.layout import ManifestRef
 from tidegate.checkpoint.lifecycle import step
-from tidegate.checkpoint.phases import Active, New, Over
+from tidegate.checkpoint.manifest import Manifest
+from tidegate.checkpoint.phases import Active, New, Over, State
+from tidegate.checkpoint.running import ALONE, Looking, Storing
+from tidegate.model.config import RestartStrategy
+from tidegate.model.elements import CheckpointKind
 from tidegate.model.ids import Attempt, CheckpointId, SlotIndex
-from tidegate.model.messages import SourceExhausted, SubtaskAcked, SubtaskDeclined
+from tidegate.model.messages import SourceExhausted, SplitsWanted, SubtaskAcked, SubtaskDeclined
 
 OUTSIDE = (ef.CommitSinks, ef.SweepSinks, ef.Delete, ef.Deploy, ef.StoreManifest, ef.WriteRestored)
 WRITES = (ef.WriteClaim, ef.WriteRestored, ef.StoreManifest)
@@ -25,8 +30,10 @@ class Coordinator(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
+        self.plan = PLAN
         self.run = Scenario()
         self.waiting: list[ef.Effect] = []
+        self.completed: dict[ManifestRef, Manifest] = {}
         self.log: list[Event] = []
         self.acked: dict[tuple[int, int], set[object]] = {}
         self.commits_waited_max = 0
@@ -36,6 +43,7 @@ class Coordinator(RuleBasedStateMachine):
         self.log.append(event)
         before = self.run.state
         effects = self.run.feed(event)
+        self._note_completion(before, event)
         if isinstance(before, Over):
             assert not any(isinstance(effect, OUTSIDE) for effect in effects), "the dead do nothing"
         for effect in effects:
@@ -45,11 +53,26 @@ class Coordinator(RuleBasedStateMachine):
         if isinstance(self.run.state, Active):
             self.commits_waited_max = max(self.commits_waited_max, len(self.run.run.commits))
 
+    def _note_completion(self, before: State, event: Event) -> None:
+        """``completed``: every checkpoint of this driver that passed its look, as the store has it."""
+        if isinstance(before, Active) and isinstance(event, ev.LookAnswered) and not event.newer:
+            flight = before.run.flight(event.about)
+            if isinstance(flight, Looking) and event.attempt == before.run.attempt:
+                self.completed[flight.taken.ref] = flight.manifest
+
     def check(self, effect: ef.Effect, event: Event) -> None:
         match effect:
             case ef.StoreManifest(manifest):
                 heard = self.acked[manifest.checkpoint, manifest.attempt]
                 assert heard == set(PLAN.subtasks), "a manifest is a complete cut"
+                below = [one.checkpoint for one in self.run.manifests() if one.attempt == manifest.attempt]
+                assert manifest.checkpoint == max(below), "manifests are stored in the order of their numbers"
+                own = [ref for ref in self.completed if ref.attempt == manifest.attempt]
+                if own:
+                    assert manifest.parent == max(own), "each builds upon the newest complete one"
+            case ef.ExportSavepoint(_, manifest):
+                marked = {one.ref for one in self.run.all(ef.MarkCommitted)}
+                assert manifest.ref in marked or not manifest.committables(), "first visible, then exported"
             case ef.CommitSinks(attempt, checkpoint) if isinstance(event, ev.LookAnswered):
                 assert not event.newer, "nobody commits past a newer claim"
                 assert event.attempt == attempt
@@ -59,6 +82,10 @@ class Coordinator(RuleBasedStateMachine):
                 assert base is not None
                 assert not base.chunk_keys() & set(keys), "the newest checkpoint keeps its chunks"
                 assert layout.manifest_key(base.ref) not in keys
+                used = {one.taken.base for one in self.run.run.flights} | self.run.run.orders.pinned
+                for ref in used & self.completed.keys():
+                    assert not self.completed[ref].chunk_keys() & set(keys), "somebody builds upon it or copies it"
+                    assert layout.manifest_key(ref) not in keys
             case ef.SweepSinks(attempt, older_than):
                 assert older_than <= attempt, "never a newer attempt's transactions"
             case _:
@@ -66,8 +93,26 @@ class Coordinator(RuleBasedStateMachine):
 
     # --- the driver hears of what it asked for -----------------------------------------------------------------------
 
-    @initialize(answers=st.sampled_from([0, 2, 6, 6, 6]))
-    def a_person_starts_it(self, answers: int) -> None:
+    @initialize(
+        answers=st.sampled_from([0, 2, 6, 6, 6]),
+        concurrent=st.integers(1, 3),
+        retained=st.integers(1, 3),
+        pause_ms=st.sampled_from([0, 1_500]),
+        strategy=st.sampled_from(
+            [RestartStrategy.EXPONENTIAL] * 3 + [RestartStrategy.FIXED, RestartStrategy.FAILURE_RATE]
+        ),
+    )
+    def a_person_starts_it(
+        self, answers: int, concurrent: int, retained: int, pause_ms: int, strategy: RestartStrategy
+    ) -> None:
+        self.plan = with_config(
+            checkpoints_concurrent_max=concurrent,
+            checkpoints_retained=retained,
+            checkpoint_min_pause_ms=pause_ms if concurrent == 1 else 0,
+            restart_strategy=strategy,
+            commit_timeout_ms=30_000,
+        )
+        self.run = Scenario(self.plan)
         self.feed(ev.Started(0, self.run.process))
         self._answer(answers)
 
@@ -101,6 +146,17 @@ class Coordinator(RuleBasedStateMachine):
                 self._ack(checkpoint, subtask, self.run.run.attempt)
         self._answer(8)
 
+    @precondition(lambda self: isinstance(self.run.state, Active) and self.plan.config.checkpoints_concurrent_max > 1)
+    @rule(answers=st.integers(0, 8))
+    def a_newer_checkpoint_overtakes(self, answers: int) -> None:
+        for _ in range(2):
+            self.run.now_ms += PLAN.config.checkpoint_interval_ms
+            self.feed(ev.ClockTicked(self.run.now_ms))
+        for subtask in PLAN.subtasks:
+            if isinstance(self.run.state, Active) and self.run.run.flights:
+                self._ack(self.run.run.flights[-1].taken.ref.checkpoint, subtask, self.run.run.attempt)
+        self._answer(answers)
+
     @precondition(lambda self: any(isinstance(effect, WRITES) for effect in self.waiting))
     @rule(landed=st.booleans())
     def the_outcome_of_a_write_stays_unknown(self, landed: bool) -> None:
@@ -123,6 +179,14 @@ class Coordinator(RuleBasedStateMachine):
         self.waiting.remove(effect)
         self.feed(ev.SinksFailed(self.run.now_ms, effect.attempt, effect.checkpoint, SLOT_LOST))
 
+    @precondition(lambda self: any(isinstance(effect, ef.ExportSavepoint) for effect in self.waiting))
+    @rule()
+    def an_export_fails(self) -> None:
+        effect = next(effect for effect in self.waiting if isinstance(effect, ef.ExportSavepoint))
+        self.waiting.remove(effect)
+        checkpoint = effect.manifest.checkpoint
+        self.feed(ev.SavepointFailed(self.run.now_ms, effect.attempt, checkpoint, effect.target, SLOT_LOST))
+
     # --- slots ----------------------------------------------------------------------------------------------------
 
     @rule(checkpoint=st.integers(1, 6), subtask=st.sampled_from(PLAN.subtasks), attempt=st.integers(1, 3))
@@ -130,17 +194,21 @@ class Coordinator(RuleBasedStateMachine):
         self._ack(checkpoint, subtask, attempt)
 
     @precondition(lambda self: isinstance(self.run.state, Active) and self.run.triggered() is not None)
-    @rule(subtasks=st.sets(st.sampled_from(PLAN.subtasks), min_size=2))
-    def subtasks_acknowledge(self, subtasks: set[object]) -> None:
+    @rule(subtasks=st.sets(st.sampled_from(PLAN.subtasks), min_size=2), newest=st.booleans())
+    def subtasks_acknowledge(self, subtasks: set[object], newest: bool) -> None:
         for subtask in sorted(subtasks):  # type: ignore[type-var]
-            checkpoint = self.run.triggered() if isinstance(self.run.state, Active) else None
-            if checkpoint is not None:
-                self._ack(checkpoint, subtask, self.run.run.attempt)
+            flights = self.run.run.flights if isinstance(self.run.state, Active) else ()
+            if flights:
+                self._ack(flights[-1 if newest else 0].taken.ref.checkpoint, subtask, self.run.run.attempt)
 
     def _ack(self, checkpoint: int, subtask: object, attempt: int) -> None:
-        message: SubtaskAcked = ack(
-            checkpoint, subtask, attempt=attempt, chunks=[chunk(subtask.index, checkpoint, attempt)]
-        )  # type: ignore[arg-type,attr-defined]
+        chunks = [chunk(subtask.index, checkpoint, attempt)]  # type: ignore[attr-defined]
+        flight = self.run.run.flight(CheckpointId(checkpoint)) if isinstance(self.run.state, Active) else None
+        if flight is not None and flight.taken.base is not None and subtask.stage == 1:  # type: ignore[attr-defined]
+            # A slot that has heard of nothing since builds upon what was complete at the trigger.
+            base = flight.taken.base
+            chunks.insert(0, chunk(subtask.index, base.checkpoint, base.attempt))  # type: ignore[attr-defined]
+        message: SubtaskAcked = ack(checkpoint, subtask, attempt=attempt, chunks=chunks)  # type: ignore[arg-type]
         self.acked.setdefault((checkpoint, attempt), set()).add(subtask)
         self.feed(ev.SlotSaid(self.run.now_ms, message))
 
@@ -184,6 +252,23 @@ class Coordinator(RuleBasedStateMachine):
         self.tokens.append(f"request {len(self.tokens)}")
         self.feed(ev.CheckpointRequested(self.run.now_ms, self.tokens[-1]))
 
+    @precondition(lambda self: len(self.tokens) < 4 and len(self.log) % 3 == 0)
+    @rule(afterwards=st.sampled_from([Afterwards.RUN_ON, Afterwards.RUN_ON, Afterwards.SUSPEND, Afterwards.DRAIN]))
+    def a_person_asks_for_a_savepoint(self, afterwards: Afterwards) -> None:
+        self.tokens.append(f"savepoint {len(self.tokens)}")
+        self.feed(ev.SavepointRequested(self.run.now_ms, self.tokens[-1], f"/to/{len(self.tokens)}", afterwards))
+
+    @rule(attempt=st.integers(1, 2), far_behind=st.booleans())
+    def the_backlog_changes(self, attempt: int, far_behind: bool) -> None:
+        self.feed(ev.BacklogSeen(self.run.now_ms, Attempt(attempt), far_behind))
+
+    @rule(slot=st.integers(0, 1), received=st.integers(0, 3), asks=st.booleans(), attempt=st.integers(1, 2))
+    def a_reader_asks(self, slot: int, received: int, asks: bool, attempt: int) -> None:
+        message = SplitsWanted(
+            attempt=Attempt(attempt), slot=SlotIndex(slot), operator=SOURCE, open=0, received=received, asks=asks
+        )
+        self.feed(ev.SlotSaid(self.run.now_ms, message))
+
     @precondition(lambda self: len(self.log) % 7 == 6)
     @rule()
     def a_rival_claims_the_pipeline(self) -> None:
@@ -199,7 +284,8 @@ class Coordinator(RuleBasedStateMachine):
     @rule(data=st.data())
     def an_old_event_is_delivered_again(self, data: st.DataObject) -> None:
         event = data.draw(st.sampled_from(self.log))
-        if not isinstance(event, ev.Started | ev.LookAnswered | ev.LocationListed | ev.CheckpointRequested):
+        once = ev.Started | ev.LookAnswered | ev.LocationListed | ev.CheckpointRequested | ev.SavepointRequested
+        if not isinstance(event, once):
             self.feed(event)
 
     # --- the law --------------------------------------------------------------------------------------------------
@@ -208,6 +294,34 @@ class Coordinator(RuleBasedStateMachine):
     def numbers_only_rise(self) -> None:
         triggers = self.run.triggers()
         assert triggers == sorted(set(triggers))
+
+    @invariant()
+    def no_more_are_in_flight_than_allowed_and_some_are_alone(self) -> None:
+        if not isinstance(self.run.state, Active):
+            return
+        flights = self.run.run.flights
+        assert len(flights) <= self.plan.config.checkpoints_concurrent_max
+        assert len(flights) == 1 or not any(one.taken.kind in ALONE for one in flights)
+        assert sum(isinstance(one, Storing | Looking) for one in flights) <= 1
+        refs = [one.taken.ref for one in flights]
+        assert refs == sorted(refs)
+
+    @invariant()
+    def nothing_follows_a_savepoint_to_stop_with(self) -> None:
+        if isinstance(self.run.state, Active) and self.run.run.orders.holds:
+            assert self.run.run.flights == ()
+
+    @invariant()
+    def only_the_final_checkpoint_sees_drained_sources(self) -> None:
+        if isinstance(self.run.state, Active) and self.run.run.orders.draining:
+            assert all(one.taken.kind is CheckpointKind.FINAL for one in self.run.run.flights)
+
+    @invariant()
+    def commits_run_in_order(self) -> None:
+        asked: dict[int, list[int]] = {}
+        for commit in self.run.all(ef.CommitSinks):
+            asked.setdefault(commit.attempt, []).append(commit.checkpoint)
+        assert all(numbers == sorted(numbers) for numbers in asked.values())
 
     @invariant()
     def at_most_one_completed_checkpoint_waits_behind_the_one_that_commits(self) -> None:
@@ -229,7 +343,7 @@ class Coordinator(RuleBasedStateMachine):
         """Replaying the log replays the run."""
         state, effects = New(), []
         for event in self.log:
-            state, more = step(PLAN, state, event)
+            state, more = step(self.plan, state, event)
             effects.extend(more)
         assert state == self.run.state
         assert effects == self.run.effects

@@ -28,7 +28,7 @@ VALUE_SCHEMA = {"v0": pl.Int64, "v1": pl.List(pl.String)}
 
 Key = tuple[int | None, str | None]
 Value = tuple[int | None, tuple[str, ...] | None]
-keys = st.tuples(st.none() | st.integers(0, 9), st.none() | st.sampled_from(["", "a", "b"]))
+keys = st.tuples(st.none() | st.integers(0, 3), st.none() | st.sampled_from(["", "a", "b"]))
 values = st.tuples(
     st.none() | st.integers(-5, 5), st.none() | st.lists(st.sampled_from(["x", "yy"]), max_size=2).map(tuple)
 )
@@ -63,6 +63,7 @@ class Tables(RuleBasedStateMachine):
         self.model: dict[Key, Value] = {}
         self.files: dict[str, bytes] = {}
         self.in_flight: dict[int, Checkpoint] = {}
+        self.captured: list[tuple[CheckpointId, dict[Key, Value], list[tuple[ChunkHandle | NewChunk, ...]]]] = []
         self.complete = Checkpoint({}, [])
         self.unconfirmed: set[int] = set()
         self.next_id = 1
@@ -75,7 +76,14 @@ class Tables(RuleBasedStateMachine):
         self.tables = []
         for subtask in range(parallelism):
             groups = range_of(subtask, parallelism, MAX_PARALLELISM)
-            table = KeyedTable(KEYS, VALUES, hash_keys=self.hashing, groups=groups, max_parallelism=MAX_PARALLELISM)
+            table = KeyedTable(
+                KEYS,
+                VALUES,
+                hash_keys=self.hashing,
+                groups=groups,
+                max_parallelism=MAX_PARALLELISM,
+                capture_rows=2,
+            )
             table.restore(self.restored(groups))
             self.tables.append(table)
 
@@ -117,16 +125,33 @@ class Tables(RuleBasedStateMachine):
         for table in self.tables:
             table.compact(dead_rows_min=1)
 
-    @precondition(lambda self: len(self.in_flight) < 2)
-    @rule(lose_handles=st.booleans())
-    def a_barrier_passes(self, lose_handles: bool) -> None:
+    @precondition(lambda self: len(self.in_flight) + len(self.captured) < 2)
+    @rule()
+    def a_barrier_passes(self) -> None:
         checkpoint = CheckpointId(self.next_id)
         self.next_id += 1
-        taken = Checkpoint(dict(self.model))
-        for subtask, table in enumerate(self.tables):
+        chunks = [table.snapshot(checkpoint) for table in self.tables]
+        self.captured.append((checkpoint, dict(self.model), chunks))
+
+    @rule()
+    def some_rows_are_copied(self) -> None:
+        for table in self.tables:
+            table.capture()
+
+    @precondition(lambda self: self.captured)
+    @rule(lose_handles=st.booleans())
+    def a_snapshot_is_stored(self, lose_handles: bool) -> None:
+        """T22, T23: it holds the rows as they were at its barrier, whatever was changed while they were copied."""
+        checkpoint, model, snapshots = self.captured.pop(0)
+        taken = Checkpoint(model)
+        for subtask, (table, chunks) in enumerate(zip(self.tables, snapshots, strict=True)):
             handles = []
-            for n, chunk in enumerate(table.snapshot(checkpoint)):
+            for n, chunk in enumerate(chunks):
                 if isinstance(chunk, NewChunk):
+                    if not chunk.complete:
+                        table.finish_capture()
+                    if not chunk.rows.height:
+                        continue
                     data = encode_chunk(chunk.rows)
                     name = f"{self.attempt}-{subtask}-{checkpoint}-{n}"
                     handle = ChunkHandle(
@@ -135,14 +160,11 @@ class Tables(RuleBasedStateMachine):
                     self.files[name] = data
                 else:
                     handle = chunk
-                    assert handle.name in self.complete.names() or any(
-                        handle.name in c.names() for c in self.in_flight.values()
-                    )
                 handles.append(handle)
             taken.handles.append(tuple(handles))
             if not lose_handles:
                 table.on_stored(checkpoint, tuple(handles))
-        if not lose_handles:
+        if not lose_handles and all(name in self.files for name in taken.names()):
             self.in_flight[checkpoint] = taken
 
     @precondition(lambda self: self.in_flight)
@@ -172,6 +194,7 @@ class Tables(RuleBasedStateMachine):
     @rule(parallelism=st.integers(1, 6))
     def everything_restarts(self, parallelism: int) -> None:
         self.in_flight.clear()
+        self.captured.clear()
         self.deploy(parallelism)
         self.model = dict(self.complete.model)
 

@@ -36,6 +36,16 @@ class ActiveQueries:
                     hint="stop it first: two queries on one location would fence each other",
                 )
 
+    def refuse_twins(self, pipeline: str, location: str) -> None:
+        """Raises InvalidQuery when an active query is the same pipeline at another location: transactions and staged files
+        carry its id, so the two would publish and sweep each other's output."""
+        for query in self.all():
+            if query.id == pipeline:
+                raise InvalidQuery(
+                    f"{location} is a copy of {query.location}, which the active query {query.name or query.id} uses",
+                    hint="stop that one first; to run a second query from the same state, take a savepoint and start from it",
+                )
+
     def add(self, query: StreamingQuery) -> None:
         with self._lock:
             self._queries = [one for one in self._queries if one.isActive] + [query]

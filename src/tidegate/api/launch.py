@@ -4,38 +4,40 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import secrets
 import tempfile
 import uuid
 from dataclasses import dataclass, replace
+from functools import partial
 
 import msgspec
 from pyspark.sql import DataFrame, SparkSession
 
 from tidegate.api.active import ACTIVE
+from tidegate.api.explain import explain_query
+from tidegate.api.location import StartFrom, check_store, newest_claim, open_pipeline
 from tidegate.api.options import QueryOptions, sort_options, to_config
 from tidegate.api.query import StreamingQuery
-from tidegate.api.reports import QueryIdentity, describe_sink
+from tidegate.api.reports import QueryIdentity, describe_sink, promised
 from tidegate.api.screen import show_progress
 from tidegate.api.triggers import Trigger
 from tidegate.api.views import keep_view
 from tidegate.catalyst.translate import SinkRequest, Translation, translate
-from tidegate.checkpoint import layout
-from tidegate.checkpoint.manifest import PipelineDocument, agree, decode_pipeline, encode_pipeline
+from tidegate.checkpoint.manifest import PipelineDocument
 from tidegate.checkpoint.plan import plan_of
-from tidegate.checkpoint.ports import BlobStore, judge, probe
+from tidegate.checkpoint.ports import BlobStore
 from tidegate.connectors.memory.sink import MemoryCommitter
 from tidegate.connectors.options import PIPELINE
 from tidegate.connectors.registry import SINKS, RealConnectors, unknown_sink
 from tidegate.model.config import QueryConfig
 from tidegate.model.errors import InvalidQuery
-from tidegate.model.ids import Attempt, PipelineId
+from tidegate.model.ids import PipelineId
 from tidegate.plan.graph import JobGraph
+from tidegate.plan.identity import pin
 from tidegate.plan.relational import OutputMode, Plan, Scan, Sink
 from tidegate.plan.stages import build_graph
 from tidegate.spark.checks import check_session, choose_parallelism, refuse_connect, task_slots
 from tidegate.spark.driver import JobMaster
-from tidegate.storage.open import open_store
+from tidegate.storage.open import absolute_path, open_store
 
 log = logging.getLogger("tidegate")
 
@@ -57,8 +59,68 @@ class QueryRequest:
     payload: bytes = b""
 
 
+@dataclass(frozen=True, slots=True)
+class PreparedQuery:
+    """A query that was found good and does not run yet. One that is never started leaves an empty pipeline behind."""
+
+    request: QueryRequest
+    options: QueryOptions
+    config: QueryConfig
+    translation: Translation
+    graph: JobGraph
+    connectors: RealConnectors
+    guarantees: tuple[str, ...]
+    """Of the sinks, in the graph's order."""
+    store: BlobStore
+    location: str
+    temporary: bool
+    pipeline: PipelineId
+
+    def start(self) -> StreamingQuery:
+        request, graph, config, connectors = self.request, self.graph, self.config, self.connectors
+        committers = {sink.id: connectors.committer(sink) for sink in graph.sinks()}
+        identity = QueryIdentity(self.pipeline, str(uuid.uuid4()), request.name)
+        description = ", ".join(map(describe_sink, graph.sinks(), self.guarantees))
+        master = JobMaster(
+            request.df.sparkSession,
+            graph,
+            config,
+            plan_of(graph, self.pipeline, config),
+            self.store,
+            self.location,
+            name=request.name or self.pipeline[:8],
+            description=explain_query(self.translation.plan, graph, config, description, extended=True),
+            enumerators=lambda: {scan.id: connectors.enumerator(scan, config) for scan in graph.scans()},
+            committers=committers,
+            accept_duplicates=self.options.accept_duplicates,
+        )
+        for sink in graph.sinks():
+            committer = committers[sink.id]
+            if isinstance(committer, MemoryCommitter) and request.name is not None:
+                keep_view(request.df.sparkSession, request.name, sink, committer)
+        query = StreamingQuery(
+            master,
+            identity,
+            graph,
+            self.translation.plan,
+            config,
+            self.location,
+            description,
+            temporary=self.temporary,
+        )
+        ACTIVE.add(query)
+        master.start(newest_claim(self.store))
+        show_progress(query, self.options.progress)
+        return query
+
+
 def launch(request: QueryRequest) -> StreamingQuery:
     """Raises InvalidQuery for whatever is wrong; nothing runs and no output is touched before all of it is checked."""
+    return prepare(request).start()
+
+
+def prepare(request: QueryRequest) -> PreparedQuery:
+    """Checks all of the request: what it returns can be started."""
     refuse_connect(request.df)
     session = request.df.sparkSession
     check_session(session)
@@ -81,47 +143,44 @@ def launch(request: QueryRequest) -> StreamingQuery:
     translation = translate(
         request.df, mode=mode, sink=SinkRequest(request.format, options.sink, request.partition_by, request.payload)
     )
+    translation = replace(translation, plan=pin(translation.plan, options.uids))
     for warning in translation.warnings:
         log.warning("%s", warning)
-    graph = build_graph(translation.plan, parallelism=config.parallelism, max_parallelism=config.max_parallelism)
+    graph = build_graph(
+        translation.plan,
+        parallelism=config.parallelism,
+        max_parallelism=config.max_parallelism,
+        dead_letter=config.dead_letter,
+    )
     connectors = RealConnectors()
     for scan in graph.scans():
         connectors.source(scan)
         connectors.enumerator(scan, config)
-    guarantees = [connectors.sink(sink).guarantee for sink in graph.sinks()]
+    guarantees = tuple(promised(connectors.sink(sink).guarantee, config.checkpoint_mode) for sink in graph.sinks())
     location, temporary = choose_location(request, options, session)
     ACTIVE.refuse_duplicates(request.name, location)
     store = open_store(location)
     check_store(store, location)
-    pipeline = open_pipeline(store, location, translation, config)
-    graph = with_pipeline(graph, pipeline.pipeline)
-
-    committers = {sink.id: connectors.committer(sink) for sink in graph.sinks()}
-    identity = QueryIdentity(pipeline.pipeline, str(uuid.uuid4()), request.name)
-    master = JobMaster(
-        session,
-        graph,
+    new = PipelineDocument(
+        pipeline=PipelineId(str(uuid.uuid4())),
+        max_parallelism=config.max_parallelism,
+        fingerprint=hashlib.sha256(translation.text.encode()).hexdigest()[:16],
+    )
+    pipeline = open_pipeline(store, location, new, lambda name: plan_of(graph, name, config), parse_start_from(options))
+    ACTIVE.refuse_twins(pipeline.pipeline, location)
+    return PreparedQuery(
+        request,
+        options,
         config,
-        plan_of(graph, pipeline.pipeline, config),
+        translation,
+        with_pipeline(graph, pipeline.pipeline),
+        connectors,
+        guarantees,
         store,
         location,
-        name=request.name or pipeline.pipeline[:8],
-        enumerators=lambda: {scan.id: connectors.enumerator(scan, config) for scan in graph.scans()},
-        committers=committers,
-        accept_duplicates=options.accept_duplicates,
+        temporary,
+        pipeline.pipeline,
     )
-    for sink in graph.sinks():
-        committer = committers[sink.id]
-        if isinstance(committer, MemoryCommitter) and request.name is not None:
-            keep_view(session, request.name, sink, committer)
-    description = ", ".join(map(describe_sink, graph.sinks(), guarantees))
-    query = StreamingQuery(
-        master, identity, graph, translation.plan, config, location, description, temporary=temporary
-    )
-    ACTIVE.add(query)
-    master.start(newest_claim(store))
-    show_progress(query, options.progress)
-    return query
 
 
 def parse_mode(text: str) -> OutputMode:
@@ -173,28 +232,10 @@ def choose_location(request: QueryRequest, options: QueryOptions, session: Spark
     return tempfile.mkdtemp(prefix="tidegate-checkpoints-"), True
 
 
-def check_store(store: BlobStore, location: str) -> None:
-    """Raises InvalidQuery for a store that would let two drivers own one pipeline."""
-    question = probe(secrets.token_hex(16))
-    first = store.create(question.key, question.first)
-    second = store.create(question.key, question.second)
-    store.delete(question.key)
-    judge(location, first, second)
-
-
-def open_pipeline(store: BlobStore, location: str, translation: Translation, config: QueryConfig) -> PipelineDocument:
-    """The identity of the pipeline at this location, made at its first start."""
-    wanted = PipelineDocument(
-        pipeline=PipelineId(str(uuid.uuid4())),
-        max_parallelism=config.max_parallelism,
-        fingerprint=hashlib.sha256(translation.text.encode()).hexdigest()[:16],
-    )
-    stored = store.read(layout.PIPELINE_KEY)
-    if stored is None:
-        store.create(layout.PIPELINE_KEY, encode_pipeline(wanted))
-        # Whoever made it, what stands there now is the truth.
-        stored = store.read(layout.PIPELINE_KEY)
-    return agree(decode_pipeline(stored), wanted, location) if stored is not None else wanted
+def parse_start_from(options: QueryOptions) -> StartFrom | None:
+    if options.start_from is None:
+        return None
+    return StartFrom(absolute_path(options.start_from), options.claim_savepoint, partial(open_store, make=False))
 
 
 def with_pipeline(graph: JobGraph, pipeline: PipelineId) -> JobGraph:
@@ -205,9 +246,3 @@ def with_pipeline(graph: JobGraph, pipeline: PipelineId) -> JobGraph:
 
     stages = tuple(replace(stage, nodes=tuple(tagged(node) for node in stage.nodes)) for stage in graph.stages)
     return replace(graph, stages=stages)
-
-
-def newest_claim(store: BlobStore) -> Attempt:
-    """The highest attempt number in the location; 0: none."""
-    keys = (layout.parse(key) for key in store.list(layout.ATTEMPTS_PREFIX))
-    return max((key.attempt for key in keys if isinstance(key, layout.ClaimKey)), default=Attempt(0))

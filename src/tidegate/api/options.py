@@ -1,4 +1,4 @@
-"""Every option of a query: its name, meaning, default and range. The rest of the user's options belong to the sink.
+"""Every option of a query: its name, range, default and meaning. The rest of the user's options belong to the sink.
 
 Names are matched without regard to case, as Spark does. An option that is not ours goes to the sink, unless it looks like one of
 ours misspelt: then it is refused, because ``.option("paralelism", 4)`` must not run with the default.
@@ -6,14 +6,26 @@ ours misspelt: then it is refused, because ``.option("paralelism", 4)`` must not
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from difflib import get_close_matches
+from enum import Enum
 
-import msgspec
-
-from tidegate.api.durations import parse_duration_ms, show_duration
-from tidegate.model.config import QueryConfig
+from tidegate.api.durations import show_duration
+from tidegate.api.ranges import (
+    A_PATH,
+    ANY_COUNT,
+    ANY_DURATION,
+    OFF,
+    YES_OR_NO,
+    Duration,
+    Number,
+    OneOf,
+    Range,
+    WholeNumber,
+    choices_of,
+    words,
+)
+from tidegate.model.config import CheckpointMode, QueryConfig, RestartStrategy
 from tidegate.model.errors import InvalidQuery
 
 
@@ -23,118 +35,211 @@ class Option:
 
     name: str
     field: str
-    parse: Callable[[object, str], object]
+    range: Range
     meaning: str
+    default: str = ""
+    """For people, where the value in QueryConfig does not say it."""
 
 
-def _whole_number(least: int) -> Callable[[object, str], int]:
-    def parse(text: object, what: str) -> int:
-        try:
-            number = int(str(text).strip())
-        except ValueError:
-            number = least - 1
-        if number < least:
-            raise InvalidQuery(f"{what} must be a whole number of at least {least}, not {text!r}")
-        return number
+NOT_OPTIONS: dict[str, str] = {
+    "checkpoint_interval_ms": "trigger(checkpoint=…)",
+    "bounded": "trigger(availableNow=True)",
+    "message_repeat_ms": "how the driver speaks to its slots; nothing a user could observe",
+}
+"""Settings without an option, and why."""
 
-    return parse
-
-
-def _factor(text: object, what: str) -> float:
-    try:
-        number = float(str(text))
-    except ValueError:
-        number = 0.0
-    if not 1.0 <= number <= 100.0:
-        raise InvalidQuery(f"{what} must be a number between 1 and 100, not {text!r}")
-    return number
-
-
-def _one_of(*words: str) -> Callable[[object, str], str]:
-    def parse(text: object, what: str) -> str:
-        word = str(text).strip().lower()
-        if word not in words:
-            raise InvalidQuery(f"{what} must be one of {', '.join(words)}, not {text!r}")
-        return word
-
-    return parse
-
-
-def _drain(text: object, what: str) -> bool:
-    return _one_of("keep", "drain")(text, what) == "drain"
-
-
-def _text(text: object, what: str) -> str:
-    if not str(text).strip():
-        raise InvalidQuery(f"{what} is empty")
-    return str(text)
-
+_OFF_OR = Duration(may_be_off=True)
 
 OPTIONS: tuple[Option, ...] = (
+    # --- where and from what
     Option(
-        "checkpointLocation", "", _text, "where checkpoints live; a query restarted on the same place continues there"
+        "checkpointLocation", "", A_PATH, "where checkpoints live; a query restarted on the same place continues there"
+    ),
+    Option(
+        "startFrom",
+        "",
+        A_PATH,
+        "a savepoint, or `<location>/checkpoints/<checkpoint>-<attempt>`, that the first start at a new location begins with",
+        default="nothing",
+    ),
+    Option(
+        "startFromMode",
+        "",
+        words("leave", "claim"),
+        "claim: the savepoint is deleted once it has been imported; leave: it is never touched",
+        default="leave",
+    ),
+    Option(
+        "allowDroppedState",
+        "allow_dropped_state",
+        YES_OR_NO,
+        "true: state of operators that the query no longer has is given up; false: it is an error",
     ),
     Option(
         "onCorruptCheckpoint",
         "",
-        _one_of("fail", "fallback"),
+        words("fail", "fallBack"),
         "fallBack: restore an older checkpoint though output may repeat; fail: stop and say so",
+        default="fail",
     ),
+    # --- size
     Option(
-        "progress", "", _one_of("live", "plain", "off"), "progress on the screen: a live table, plain lines, or nothing"
-    ),
-    Option(
-        "parallelism", "parallelism", _whole_number(1), "slots, one task each; default: all task slots of the cluster"
+        "parallelism",
+        "parallelism",
+        WholeNumber(1, 32_768),
+        "slots, one task each, at most maxParallelism",
+        default="all slots",
     ),
     Option(
         "maxParallelism",
         "max_parallelism",
-        _whole_number(1),
+        WholeNumber(1, 32_768),
         "key groups, the most slots ever; fixed at the first start",
     ),
+    Option("batchRowsMax", "batch_rows_max", WholeNumber(1, 10_000_000), "most rows a source hands out at once"),
+    Option("channelBatchesMax", "channel_batches_max", WholeNumber(1, 10_000), "batches under way in one channel"),
+    Option("channelBytesMax", "channel_bytes_max", WholeNumber(1_024, 1 << 30), "bytes under way in one channel"),
     Option(
-        "atEnd", "drain", _drain, "drain: close all windows when the input ends; keep: leave them for the next start"
+        "channelTimeMax",
+        "channel_time_max_ms",
+        _OFF_OR,
+        "rows under way in one channel are bounded to what its reader takes in this long, so that barriers get through; "
+        "off: by batches and bytes alone",
     ),
-    Option("checkpointTimeout", "checkpoint_timeout_ms", parse_duration_ms, "give a checkpoint up after this long"),
-    Option("checkpointsRetained", "checkpoints_retained", _whole_number(1), "completed checkpoints kept"),
+    # --- checkpoints
     Option(
-        "cleanupTimeout",
-        "cleanup_timeout_ms",
-        parse_duration_ms,
-        "most time one round of deleting old checkpoints takes",
-    ),
-    Option("discoveryInterval", "discovery_interval_ms", parse_duration_ms, "how often sources look for new input"),
-    Option(
-        "idleTimeout",
-        "idle_timeout_ms",
-        parse_duration_ms,
-        "a source without rows this long stops holding watermarks back",
-    ),
-    Option("batchRowsMax", "batch_rows_max", _whole_number(1), "most rows a source hands out at once"),
-    Option("channelBatchesMax", "channel_batches_max", _whole_number(1), "batches under way in one channel"),
-    Option("channelBytesMax", "channel_bytes_max", _whole_number(1024), "bytes under way in one channel"),
-    Option(
-        "heartbeatInterval", "heartbeat_interval_ms", parse_duration_ms, "how often driver and slots say that they live"
+        "checkpointMode",
+        "checkpoint_mode",
+        choices_of(CheckpointMode),
+        "at-least-once: barriers hold nothing back, rows may count twice after a failure",
     ),
     Option(
-        "silenceTimeout", "silence_timeout_ms", parse_duration_ms, "a slot or driver not heard of for this long is gone"
+        "backlogCheckpointInterval",
+        "backlog_checkpoint_interval_ms",
+        _OFF_OR,
+        "interval while sources are far behind; off: the same as always",
     ),
     Option(
-        "deployTimeout",
-        "deploy_timeout_ms",
-        parse_duration_ms,
-        "most time from submitting the slots to all of them running",
+        "checkpointMinPause",
+        "checkpoint_min_pause_ms",
+        _OFF_OR,
+        "least time from the end of a checkpoint to the start of the next",
     ),
-    Option("restartDelayMin", "restart_delay_min_ms", parse_duration_ms, "pause before the first restart"),
-    Option("restartDelayMax", "restart_delay_max_ms", parse_duration_ms, "longest pause between restarts"),
-    Option("restartDelayFactor", "restart_delay_factor", _factor, "growth of that pause"),
     Option(
-        "restartAttempts", "restart_attempts_max", _whole_number(0), "restarts in a row without a completed checkpoint"
+        "checkpointsConcurrent",
+        "checkpoints_concurrent_max",
+        WholeNumber(1, 16),
+        "checkpoints whose barriers may travel at once",
     ),
-    Option("progressInterval", "progress_interval_ms", parse_duration_ms, "how often progress is reported"),
+    Option(
+        "alignedTimeout",
+        "aligned_timeout_ms",
+        _OFF_OR,
+        "a barrier held up for this long overtakes the rows before it, which become part of the checkpoint",
+    ),
+    Option("checkpointTimeout", "checkpoint_timeout_ms", ANY_DURATION, "give a checkpoint up after this long"),
+    Option(
+        "checkpointFailuresTolerated",
+        "checkpoint_failures_tolerated",
+        WholeNumber(0, 1_000_000),
+        "checkpoints in a row that may time out or fail to be stored before the slots are restarted",
+    ),
+    Option("checkpointsRetained", "checkpoints_retained", WholeNumber(1, 1_000), "completed checkpoints kept"),
+    Option("cleanupTimeout", "cleanup_timeout_ms", ANY_DURATION, "most time one round of deleting takes"),
+    Option(
+        "atEnd",
+        "drain",
+        OneOf({"keep": False, "drain": True}),
+        "drain: close all windows when the input ends; keep: leave them for the next start",
+        default="keep",
+    ),
+    # --- sources and rows
+    Option("discoveryInterval", "discovery_interval_ms", ANY_DURATION, "how often sources look for new input"),
+    Option(
+        "idleTimeout", "idle_timeout_ms", ANY_DURATION, "a source without rows this long stops holding watermarks back"
+    ),
+    Option(
+        "deadLetter",
+        "dead_letter",
+        A_PATH,
+        "directory for rows whose user function raises (JSON lines, exactly once); without it such a row ends the query",
+        default="none",
+    ),
+    # --- watchdogs
+    Option("heartbeatInterval", "heartbeat_interval_ms", ANY_DURATION, "how often driver and slots say that they live"),
+    Option(
+        "silenceTimeout",
+        "silence_timeout_ms",
+        ANY_DURATION,
+        "a slot or driver not heard of for this long is gone; longer than heartbeatInterval",
+    ),
+    Option(
+        "deployTimeout", "deploy_timeout_ms", ANY_DURATION, "most time from submitting the slots to all of them running"
+    ),
+    Option(
+        "syncTimeout",
+        "sync_timeout_ms",
+        ANY_DURATION,
+        "a snapshot that keeps a slot from its rows for longer restarts it",
+    ),
+    Option("uploadTimeout", "upload_timeout_ms", ANY_DURATION, "a snapshot not stored after this long is given up"),
+    Option(
+        "commitTimeout", "commit_timeout_ms", ANY_DURATION, "a commit without an answer for this long counts as failed"
+    ),
+    Option(
+        "unhealthyAfter",
+        "unhealthy_after_ms",
+        ANY_DURATION,
+        "without a completed checkpoint for this long a running query is unhealthy",
+        default="ten intervals, at least 30 s",
+    ),
+    # --- restarts
+    Option(
+        "restartStrategy",
+        "restart_strategy",
+        choices_of(RestartStrategy),
+        "whether and when a failed attempt is followed by another",
+    ),
+    Option(
+        "restartDelayMin",
+        "restart_delay_min_ms",
+        ANY_DURATION,
+        "pause before a restart: the first one (exponential), each one (fixed, failure-rate)",
+    ),
+    Option("restartDelayMax", "restart_delay_max_ms", ANY_DURATION, "longest pause between restarts (exponential)"),
+    Option("restartDelayFactor", "restart_delay_factor", Number(1, 100), "growth of that pause"),
+    Option(
+        "restartAttempts",
+        "restart_attempts_max",
+        WholeNumber(0, 1_000_000),
+        "restarts in a row without a completed checkpoint",
+    ),
+    Option(
+        "restartFailuresMax", "restart_failures_max", ANY_COUNT, "failure-rate: more failures than this end the query …"
+    ),
+    Option("restartFailureWindow", "restart_failure_window_ms", ANY_DURATION, "… when they come within this long"),
+    # --- on the screen
+    Option(
+        "progress",
+        "",
+        words("live", "plain", "off"),
+        "progress on the screen: a live table, plain lines, or nothing",
+        default="off",
+    ),
+    Option("progressInterval", "progress_interval_ms", ANY_DURATION, "how often progress is reported"),
 )
 _BY_NAME = {option.name.lower(): option for option in OPTIONS}
 _PREFIX = "tidegate."
+UID_PREFIX = "uid."
+_ORDERED = tuple(
+    (_BY_NAME[shorter.lower()], _BY_NAME[longer.lower()])
+    for shorter, longer in (
+        ("heartbeatInterval", "silenceTimeout"),
+        ("restartDelayMin", "restartDelayMax"),
+        ("alignedTimeout", "checkpointTimeout"),
+    )
+)
+"""Pairs of durations in which the first must not be the longer one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +251,11 @@ class QueryOptions:
     checkpoint_location: str | None
     progress: str | None
     accept_duplicates: bool
+    start_from: str | None
+    claim_savepoint: bool
+    """The savepoint named by ``start_from`` belongs to this query: it is deleted once it has been imported."""
+    uids: dict[str, str]
+    """``uid.<operator>``: names the user gave to operators."""
     sink: dict[str, str]
     """All others, under the names the user gave."""
 
@@ -154,29 +264,52 @@ def sort_options(given: dict[str, object]) -> QueryOptions:
     """Checks every option. Raises InvalidQuery for a bad value or a misspelt name."""
     config: dict[str, object] = {}
     own: dict[str, str] = {}
+    uids: dict[str, str] = {}
     sink: dict[str, str] = {}
     for name, value in given.items():
         plain = name.lower().removeprefix(_PREFIX)
+        if plain.startswith(UID_PREFIX):
+            uids[plain.removeprefix(UID_PREFIX)] = str(value)
+            continue
         option = _BY_NAME.get(plain)
         if option is None:
             _refuse_misspelt(name, plain)
             sink[name] = to_text(value)
             continue
-        parsed = option.parse(value, f"option {option.name}")
+        parsed = option.range(value, f"option {option.name}")
         if option.field:
             config[option.field] = parsed
         else:
             own[option.name] = str(parsed)
+    if own.get("startFromMode") == "claim" and "startFrom" not in own:
+        raise InvalidQuery("option startFromMode is claim, but startFrom names no savepoint")
     return QueryOptions(
-        config, own.get("checkpointLocation"), own.get("progress"), own.get("onCorruptCheckpoint") == "fallback", sink
+        config=config,
+        checkpoint_location=own.get("checkpointLocation"),
+        progress=own.get("progress"),
+        accept_duplicates=own.get("onCorruptCheckpoint") == "fallBack",
+        start_from=own.get("startFrom"),
+        claim_savepoint=own.get("startFromMode") == "claim",
+        uids=uids,
+        sink=sink,
     )
 
 
 def to_config(fields: dict[str, object]) -> QueryConfig:
+    """Checks what options say together. Raises InvalidQuery."""
     try:
-        return QueryConfig(**fields)  # pyright: ignore[reportArgumentType]
+        config = QueryConfig(**fields)  # pyright: ignore[reportArgumentType]
     except ValueError as wrong:
         raise InvalidQuery(str(wrong)) from None
+    for shorter, longer in _ORDERED:
+        if longer.name == "restartDelayMax" and config.restart_strategy is not RestartStrategy.EXPONENTIAL:
+            continue  # The pause does not grow.
+        if getattr(config, shorter.field) > getattr(config, longer.field):
+            raise InvalidQuery(
+                f"option {shorter.name} ({show_duration(getattr(config, shorter.field))}) is longer than "
+                f"{longer.name} ({show_duration(getattr(config, longer.field))})"
+            )
+    return config
 
 
 def to_text(value: object) -> str:
@@ -186,18 +319,29 @@ def to_text(value: object) -> str:
 
 def describe_options() -> str:
     """The table of the reference documentation."""
-    defaults = msgspec.structs.asdict(QueryConfig())
-    lines = ["| option | default | meaning |", "| --- | --- | --- |"]
-    for option in OPTIONS:
-        default = defaults.get(option.field, "")
-        if option.field.endswith("_ms"):
-            default = show_duration(default)
-        elif option.field == "drain":
-            default = "keep"
-        elif option.field == "parallelism":
-            default = "all slots"
-        lines.append(f"| `{option.name}` | {default} | {option.meaning} |")
+    lines = ["| option | range | default | meaning |", "| --- | --- | --- | --- |"]
+    lines += [f"| `{o.name}` | {o.range} | {_show_default(o)} | {o.meaning} |" for o in OPTIONS]
+    lines.append(
+        "| `uid.<operator>` | a name | the operator's id | under which its state is stored; `<operator>`: the id that "
+        "`explain()` shows, or a kind (`source`, `watermark`, `aggregate`, `sink`) if there is one of it |"
+    )
     return "\n".join(lines)
+
+
+def _show_default(option: Option) -> str:
+    if option.default or not option.field:
+        return option.default
+    match getattr(QueryConfig(), option.field):
+        case Enum() as chosen:
+            return str(chosen.value)
+        case bool() as yes:
+            return to_text(yes)
+        case 0 if option.field.endswith("_ms"):
+            return OFF
+        case int() as duration_ms if option.field.endswith("_ms"):
+            return show_duration(duration_ms)
+        case value:
+            return str(value)
 
 
 def _refuse_misspelt(name: str, plain: str) -> None:

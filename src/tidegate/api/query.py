@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import shutil
 import threading
 import time
@@ -14,17 +15,20 @@ from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from tidegate.api.explain import explain_query
 from tidegate.api.reports import QueryIdentity, Totals, build_report, describe_checkpoint
-from tidegate.checkpoint.effects import Failed, Fenced, Finished, Outcome, Stopped
-from tidegate.checkpoint.events import Failure
+from tidegate.checkpoint.effects import Failed, Fenced, Finished, Outcome, RequestDone, Stopped
+from tidegate.checkpoint.events import Afterwards
+from tidegate.checkpoint.savepoint import check_target
+from tidegate.checkpoint.storing import error_from
 from tidegate.model import errors
 from tidegate.model.config import QueryConfig
 from tidegate.model.errors import TidegateError
-from tidegate.model.ids import CheckpointId
 from tidegate.plan.graph import JobGraph
 from tidegate.plan.relational import Sink
 from tidegate.spark.driver import JobMaster
+from tidegate.spark.health import Health
 from tidegate.spark.settling import wait_until_read
 from tidegate.spark.status import JobSnapshot, Recovery
+from tidegate.storage.open import absolute_path, open_store
 
 RECENT_REPORTS_MAX = 100
 
@@ -80,7 +84,10 @@ class StreamingQuery:
 
     @property
     def status(self) -> dict[str, Any]:
+        """PySpark's three entries, and beyond them ``health`` (healthy, recovering or unhealthy), the ``reason`` in words when it
+        is not healthy, and ``secondsSinceLastCheckpoint``."""
         now = self._master.status.now()
+        health = self.health
         messages = {
             "starting": "Deploying the slots",
             "running": "Running continuously",
@@ -91,6 +98,9 @@ class StreamingQuery:
             "message": messages.get(now.phase, now.phase),
             "isDataAvailable": any(metrics.backlog for metrics in now.operators().values()),
             "isTriggerActive": now.phase == "running",
+            "health": health.condition.value,
+            "reason": health.reason,
+            "secondsSinceLastCheckpoint": round(health.seconds_since_last_checkpoint, 3),
         }
 
     @property
@@ -122,13 +132,27 @@ class StreamingQuery:
         """Why the query failed; None while it runs, after ``stop()``, and when its input was read to the end."""
         return error_of(self._master.status.now().outcome)
 
-    def stop(self) -> None:
+    def stop(self, savepoint: str | None = None, drain: bool = False) -> str | None:
         """Ends the query without a further checkpoint: the next start goes on from the last completed one.
+
+        ``savepoint``: takes a savepoint in that directory first, and returns its path; windows stay open in it. When it cannot be
+        taken the error is raised and the query runs on. ``drain``: reads nothing more, closes all windows, and takes the
+        savepoint then: for a query that ends for good.
 
         Returns when no process of the query runs any more.
         """
-        self.request_stop()
+        if savepoint is None:
+            if drain:
+                raise errors.InvalidQuery(
+                    "drain closes all windows of a query for good: it needs a savepoint to show for it",
+                    hint='call stop(savepoint="/a/path", drain=True)',
+                )
+            self.request_stop()
+            self._master.ended.wait()
+            return None
+        taken = self._take_savepoint(savepoint, Afterwards.DRAIN if drain else Afterwards.SUSPEND, None)
         self._master.ended.wait()
+        return taken
 
     def explain(self, extended: bool = False) -> None:
         """Prints stages, channels and parallelism; ``extended`` also the plan and every setting."""
@@ -154,20 +178,42 @@ class StreamingQuery:
 
         Raises when it fails, and ``Unavailable`` after ``timeout`` seconds (the checkpoint goes on).
         """
-        answer: Future[CheckpointId] = self._master.checkpoint()
-        try:
-            taken = answer.result(timeout)
-        except NotInTime:
-            raise errors.Unavailable(
-                f"the checkpoint was not complete after {timeout} s", hint="it goes on; see lastProgress"
-            ) from None
+        taken = _wait_for(self._master.checkpoint(), timeout, "the checkpoint").checkpoint
         for report in reversed(self._master.status.now().history.reports):
             if report.checkpoint == taken:
                 return describe_checkpoint(report)
         return {"id": taken}
 
+    def savepoint(self, path: str, timeout: float | None = None) -> str:
+        """Takes a savepoint in the directory ``path``, which is made if missing and must be empty; the query runs on.
+
+        Returns the absolute path when the savepoint stands there, whole: it may be moved or copied, and a new query may start from
+        it with ``.option("startFrom", path)``. Raises ``InvalidQuery`` when the place is wrong, ``Unavailable`` when it does not
+        answer or after ``timeout`` seconds (the savepoint goes on).
+        """
+        return self._take_savepoint(path, Afterwards.RUN_ON, timeout)
+
+    def _take_savepoint(self, path: str, afterwards: Afterwards, timeout: float | None) -> str:
+        target = absolute_path(path)
+        # Before a checkpoint is taken for it: above all, nothing is drained for a place that cannot be written to.
+        check_target(open_store(target), target, secrets.token_hex(16))
+        return _wait_for(self._master.savepoint(target, afterwards), timeout, "the savepoint").savepoint or target
+
     def explain_text(self, extended: bool = False) -> str:
         return explain_query(self._plan, self._graph, self._config, self._sink_description, extended=extended)
+
+    @property
+    def health(self) -> Health:
+        """Whether the query does what it should right now, and if not, what it waits for and who keeps it waiting."""
+        return self._master.health()
+
+    @property
+    def checkpoints(self) -> list[dict[str, Any]]:
+        """The last 200 checkpoints, failed ones too, newest last: times and sizes of every subtask, and who was late.
+
+        Those of earlier runs on the same location are among them; ``tidegate.checkpoint_history`` reads them without a query.
+        """
+        return [record.as_dict() for record in self._master.history.records]
 
     @property
     def recoveries(self) -> tuple[Recovery, ...]:
@@ -216,21 +262,13 @@ def error_of(outcome: Outcome | None) -> TidegateError | None:
                 hint="stop the other query first if this one should run",
             )
         case Failed(failure):
-            return _to_error(failure)
+            return error_from(failure)
 
 
-def _to_error(failure: Failure) -> TidegateError:
-    kinds: dict[str, type[TidegateError]] = {
-        kind.code: kind
-        for kind in (
-            errors.InvalidQuery,
-            errors.UserCodeFailed,
-            errors.DataError,
-            errors.Unavailable,
-            errors.Fenced,
-            errors.CorruptSnapshot,
-            errors.SlotLost,
-            errors.Bug,
-        )
-    }
-    return kinds.get(failure.code, TidegateError)(failure.message, hint=failure.hint)
+def _wait_for(answer: Future[RequestDone], timeout: float | None, what: str) -> RequestDone:
+    try:
+        return answer.result(timeout)
+    except NotInTime:
+        raise errors.Unavailable(
+            f"{what} was not complete after {timeout} s", hint="it goes on; see lastProgress"
+        ) from None

@@ -10,6 +10,7 @@ from typing import Any
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from tidegate.checkpoint.statistics import CheckpointReport
+from tidegate.model.config import CheckpointMode
 from tidegate.model.elements import WATERMARK_MAX_US, WATERMARK_MIN_US
 from tidegate.plan.graph import JobGraph
 from tidegate.plan.relational import Aggregate, Scan, Sink
@@ -42,7 +43,7 @@ def build_report(
         return next((metrics for label, metrics in operators.items() if label.split()[-1] == name), None)
 
     scans = {scan.id: metrics_of(scan.id) for scan in graph.scans()}
-    sinks = [metrics_of(sink.id) for sink in graph.sinks()]
+    sinks = [metrics_of(sink.id) for sink in graph.sinks() if not sink.dead_letters]
     rows_in = sum(metrics.rows_out for metrics in scans.values() if metrics)
     rows_out = sum(metrics.rows_in for metrics in sinks if metrics)
     totals = Totals(now.taken_s, rows_in, rows_out)
@@ -70,7 +71,8 @@ def build_report(
         "sink": {
             "description": sink_description,
             "numOutputRows": rows_out - since.rows_out if since else rows_out,
-            "metrics": {},
+            # Since the attempt began, like the counters it is made of; Spark's metrics of a sink are text.
+            "metrics": {"rejectedRows": str(sum(m.rejected_rows for m in operators.values()))},
         },
         "observedMetrics": {},
         "checkpoint": describe_checkpoint(last) if last else None,
@@ -143,6 +145,11 @@ def _source(scan: Scan, now: JobSnapshot, new_rows: int, rate: float, sources: i
 
 def _iso(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def promised(guarantee: str, mode: CheckpointMode) -> str:
+    """What may be relied on at a sink: never more than the checkpoints allow, whatever the sink itself could do."""
+    return guarantee if mode is CheckpointMode.EXACTLY_ONCE else "at_least_once"
 
 
 def describe_sink(sink: Sink, guarantee: str) -> str:

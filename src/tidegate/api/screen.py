@@ -13,6 +13,7 @@ from rich.table import Table
 
 from tidegate.api.durations import show_duration
 from tidegate.model.elements import WATERMARK_MAX_US, WATERMARK_MIN_US
+from tidegate.spark.health import Condition, Health
 from tidegate.spark.status import JobSnapshot
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def _live(query: StreamingQuery) -> None:
         while True:
             ended = query.wait_ended(_REFRESH_S)
             now = query.snapshot()
-            live.update(as_table(query.name or query.id[:8], now, rates.of(now)))
+            live.update(as_table(query.name or query.id[:8], now, rates.of(now), query.health))
             if ended:
                 return
 
@@ -49,7 +50,7 @@ def _plain(query: StreamingQuery) -> None:
     while True:
         ended = query.wait_ended(_LINE_S)
         now = query.snapshot()
-        print(as_line(query.name or query.id[:8], now, rates.of(now)), file=sys.stderr, flush=True)  # noqa: T201
+        print(as_line(query.name or query.id[:8], now, rates.of(now), query.health), file=sys.stderr, flush=True)  # noqa: T201
         if ended:
             return
 
@@ -72,7 +73,7 @@ class Rates:
         return dict(self._rates)
 
 
-def as_table(name: str, now: JobSnapshot, rates: dict[str, float]) -> Table:
+def as_table(name: str, now: JobSnapshot, rates: dict[str, float], health: Health) -> Table:
     last = now.history.last_completed()
     checkpoint = (
         f"checkpoint {last.checkpoint}: {show_duration(last.duration_ms)}, {show_bytes(last.state_bytes)} of state, "
@@ -80,9 +81,11 @@ def as_table(name: str, now: JobSnapshot, rates: dict[str, float]) -> Table:
         if last
         else "no checkpoint yet"
     )
+    unwell = f"\n{show_health(health)}" if show_health(health) else ""
     table = Table(
         title=f"{name}: {now.phase}, attempt {now.attempt}, {now.restarts} restarts",
-        caption=f"{checkpoint}; {now.history.completed} completed, {now.history.failed} failed",
+        caption=f"{checkpoint}; {now.history.completed} completed, {now.history.failed} failed{unwell}",
+        caption_style="bold red" if health.condition is Condition.UNHEALTHY else None,
     )
     for column in ("operator", "rows/s", "rows in", "rows out", "state", "late", "backlog", "watermark"):
         table.add_column(column, justify="left" if column == "operator" else "right")
@@ -100,7 +103,7 @@ def as_table(name: str, now: JobSnapshot, rates: dict[str, float]) -> Table:
     return table
 
 
-def as_line(name: str, now: JobSnapshot, rates: dict[str, float]) -> str:
+def as_line(name: str, now: JobSnapshot, rates: dict[str, float], health: Health) -> str:
     operators = now.operators()
     fastest = max(rates.values(), default=0.0)
     rows = max((metrics.rows_out for metrics in operators.values()), default=0)
@@ -108,9 +111,16 @@ def as_line(name: str, now: JobSnapshot, rates: dict[str, float]) -> str:
     checkpoint = f"checkpoint {last.checkpoint} in {show_duration(last.duration_ms)}" if last else "no checkpoint yet"
     watermarks = [metrics.watermark_us for metrics in operators.values() if metrics.watermark_us is not None]
     watermark = f", watermark {show_watermark(min(watermarks))}" if watermarks else ""
+    unwell = f"; {show_health(health)}" if show_health(health) else ""
     return (
-        f"{name}: {now.phase}, {fastest:,.0f} rows/s, {rows:,} rows, {checkpoint}, {now.restarts} restarts{watermark}"
+        f"{name}: {now.phase}, {fastest:,.0f} rows/s, {rows:,} rows, {checkpoint}, {now.restarts} restarts"
+        f"{watermark}{unwell}"
     )
+
+
+def show_health(health: Health) -> str:
+    """Empty while all is well."""
+    return "" if health.condition is Condition.HEALTHY else f"{health.condition.value}: {health.reason}"
 
 
 def show_watermark(watermark_us: int | None) -> str:

@@ -114,7 +114,7 @@ class DataStreamWriter:
             self.queryName(queryName)
         if path is not None:
             self.option("path", path)
-        return launch(self._request())
+        return launch(self.request())
 
     def toTable(self, tableName: str, *args: object, **kwargs: object) -> StreamingQuery:
         raise InvalidQuery(
@@ -122,7 +122,8 @@ class DataStreamWriter:
             hint='write files and read them as a table: .format("parquet").start(path)',
         )
 
-    def _request(self) -> QueryRequest:
+    def request(self) -> QueryRequest:
+        """What the query should be, as collected so far."""
         if self._foreach_batch is not None:
             raise InvalidQuery(
                 "foreachBatch is not supported yet",

@@ -94,7 +94,7 @@ class _Grouping:
 
     def add_key(self, node: Node) -> None:
         expression = self._convert(node)
-        column = self._plain(expression, "key")
+        column = self._plain(expression, "_key")
         if not isinstance(expression, Column):
             self._complex_keys.append((expression, column))
         self.keys[column.name] = column
@@ -139,10 +139,10 @@ class _Grouping:
         arguments = [self._convert(child) for child in function.children]
         if name == "count":  # count(1) counts rows: a constant that is not null needs no column.
             arguments = [one for one in arguments if not (isinstance(one, Literal) and one.value is not None)]
-        columns = tuple(self._plain(one, "input") for one in arguments)
+        columns = tuple(self._plain(one, "_input") for one in arguments)
         condition = None
         if len(node.children) > 1:
-            condition = self._plain(self._convert(node.children[1]), "filter").name
+            condition = self._plain(self._convert(node.children[1]), "_filter").name
         shown = f"{name}({', '.join(sql_text(one) for one in arguments) or '*'})"
         return AggregateCall(
             name="",

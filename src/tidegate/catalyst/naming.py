@@ -17,7 +17,7 @@ from tidegate.plan.relational import Plan
 class Names:
     """Hands out ``price#3`` and ``source-0`` in the order of a bottom-up, left-to-right walk.
 
-    Operators are numbered per kind: a new stateless operator renames no other.
+    Operator names are provisional: the finished plan is named by what its operators are (``plan/identity.py``).
     """
 
     _columns: int = 0

@@ -15,7 +15,9 @@ from tidegate.catalyst.naming import Names
 from tidegate.catalyst.pruning import prune
 from tidegate.catalyst.relations import relation
 from tidegate.model.errors import InvalidQuery
+from tidegate.plan.identity import identify
 from tidegate.plan.relational import OutputMode, Plan, Sink
+from tidegate.plan.watermarks import push_watermarks_down
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,8 @@ def translate(df: DataFrame, *, mode: OutputMode, sink: SinkRequest) -> Translat
         payload=sink.payload,
         inputs=(top.plan,),
     )
-    return Translation(_sink(prune(plan)), tuple(context.warnings), str(optimised.toString()))
+    named = identify(_sink(push_watermarks_down(prune(plan))))
+    return Translation(named, tuple(context.warnings), str(optimised.toString()))
 
 
 def _optimise(spark: SparkSession, analysed: Java) -> Java:

@@ -2,44 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from tidegate.checkpoint.layout import ManifestRef, chunk_key, chunk_origin
 from tidegate.checkpoint.manifest import Manifest
 from tidegate.checkpoint.plan import CheckpointPlan
 from tidegate.checkpoint.sources import SplitAssigner
 from tidegate.model.elements import CheckpointKind
 from tidegate.model.messages import SubtaskAcked
-from tidegate.model.snapshot import OperatorSnapshot
+from tidegate.model.snapshot import ChunkHandle, OperatorSnapshot
+
+
+def _stored_chunks(acks: tuple[SubtaskAcked, ...]) -> Iterator[ChunkHandle]:
+    """Of keyed state and of rows that an unaligned barrier overtook."""
+    for ack in acks:
+        for snapshot in ack.snapshots:
+            yield from (chunk for chunk in snapshot.chunks if chunk.data is None)
+            yield from (rows.chunk for rows in snapshot.in_flight if rows.chunk.data is None)
 
 
 def named_chunks(acks: tuple[SubtaskAcked, ...]) -> frozenset[str]:
     """Keys of all stored chunks the snapshots refer to."""
-    return frozenset(
-        chunk_key(chunk.name)
-        for ack in acks
-        for snapshot in ack.snapshots
-        for chunk in snapshot.chunks
-        if chunk.data is None
-    )
+    return frozenset(chunk_key(chunk.name) for chunk in _stored_chunks(acks))
 
 
 def written_chunks(ref: ManifestRef, acks: tuple[SubtaskAcked, ...]) -> frozenset[str]:
     """Keys of the chunks that were written for this very checkpoint."""
-    return frozenset(
-        chunk_key(chunk.name)
-        for ack in acks
-        for snapshot in ack.snapshots
-        for chunk in snapshot.chunks
-        if chunk.data is None and chunk_origin(chunk.name) == ref
-    )
+    return frozenset(chunk_key(chunk.name) for chunk in _stored_chunks(acks) if chunk_origin(chunk.name) == ref)
 
 
-def strangers(ref: ManifestRef, base: Manifest | None, acks: tuple[SubtaskAcked, ...]) -> frozenset[str]:
-    """Chunks a checkpoint must not name: neither written for it nor part of the completed checkpoint before it.
+def strangers(ref: ManifestRef, known: frozenset[str], acks: tuple[SubtaskAcked, ...]) -> frozenset[str]:
+    """Chunks a checkpoint must not name: neither written for it nor part of a completed checkpoint it may build upon.
 
     Such a chunk belongs to a checkpoint that was never confirmed, or has left the state and may be deleted at any
     moment. A subtask that has not heard of the last completion can name one; the checkpoint is then given up.
     """
-    known = base.chunk_keys() if base is not None else frozenset[str]()
     return named_chunks(acks) - known - written_chunks(ref, acks)
 
 
@@ -56,6 +53,8 @@ def assemble(
     base: Manifest | None,
     acks: tuple[SubtaskAcked, ...],
     sources: tuple[SplitAssigner, ...],
+    *,
+    drained: bool = False,
 ) -> Manifest:
     """The manifest of a checkpoint that every subtask has acknowledged."""
     snapshots = [snapshot for ack in acks for snapshot in ack.snapshots]
@@ -65,8 +64,10 @@ def assemble(
         attempt=ref.attempt,
         parent=(base.checkpoint, base.attempt) if base is not None else None,
         kind=kind,
+        drained=drained,
         max_parallelism=plan.config.max_parallelism,
         parallelism=plan.parallelism,
+        stateful=plan.stateful,
         shapes=plan.shapes,
         operators=tuple(sorted((_entry(plan, ref, one) for one in snapshots), key=lambda e: (e.operator, e.subtask))),
         sources=tuple(
@@ -91,4 +92,5 @@ def _entry(plan: CheckpointPlan, ref: ManifestRef, snapshot: OperatorSnapshot) -
         chunks=snapshot.chunks,
         value=snapshot.value,
         committables=committables,
+        in_flight=snapshot.in_flight,
     )

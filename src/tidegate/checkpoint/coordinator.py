@@ -1,31 +1,40 @@
-"""One event of a running attempt. Three concerns run side by side and wait for each other only where the protocol says
-so: the checkpoint in flight (``flight``), commits and cleanup of completed ones (``publication``), splits (``sources``)."""
+"""One event of a running attempt. Its concerns run side by side and wait for each other only where the protocol says so:
+checkpoints in flight (``flight``), their completion (``publication``), commits (``committing``), ``cleanup``, savepoints
+(``orders``), splits (``sources``), lost messages (``repeats``)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
 
+from tidegate.checkpoint import cleanup, committing, flight, publication, repeats
 from tidegate.checkpoint import events as ev
-from tidegate.checkpoint import flight, publication
 from tidegate.checkpoint.effects import AnswerRequest, Effect, RequestFailed, SendToSlots
 from tidegate.checkpoint.events import Event, Failure
 from tidegate.checkpoint.plan import CheckpointPlan
 from tidegate.checkpoint.running import Complete, Running, Turn
 from tidegate.checkpoint.sources import SplitAssigner
 from tidegate.checkpoint.statistics import FailureReason
+from tidegate.checkpoint.trigger import interval_ms
 from tidegate.model.errors import Unavailable
 from tidegate.model.ids import OperatorId
 from tidegate.model.messages import SourceExhausted, SplitsWanted, SubtaskAcked, SubtaskDeclined
 
 
 def advance(plan: CheckpointPlan, run: Running, event: Event) -> Turn:
-    """Handle the event, then see whether the attempt is complete or another checkpoint is due."""
+    """Handle the event, then see which manifest can be stored, whether the attempt is complete, what is due."""
     run, effects, leave = _handle(plan, run, event)
     if leave is not None:
         return run, effects, leave
-    if run.concluded and not run.commits and not run.cleaning:
+    run, stored, leave = flight.store_if_ready(plan, run, event.now_ms)
+    effects = (*effects, *stored)
+    if leave is not None:
+        return run, effects, leave
+    if run.concluded and not run.commits and not run.cleaning and not run.orders.waiting:
         return run, effects, Complete()
+    if not run.flights:
+        orders, drain = run.orders.drain(run.attempt)
+        run, effects = replace(run, orders=orders), (*effects, *drain)
     run, more, leave = flight.start_if_due(plan, run, event.now_ms)
     return run, (*effects, *more), leave
 
@@ -35,11 +44,14 @@ def _handle(plan: CheckpointPlan, run: Running, event: Event) -> Turn:
         case ev.SlotSaid(now_ms, message) if message.attempt == run.attempt:
             match message:
                 case SubtaskAcked():
-                    return flight.on_ack(plan, run, now_ms, message)
+                    return flight.on_ack(plan, run, message)
                 case SubtaskDeclined():
                     return flight.on_declined(plan, run, now_ms, message)
                 case SplitsWanted():
-                    return _assign(_with_source(run, message.operator, lambda source: source.on_wanted(message)))
+                    run = _with_source(run, message.operator, lambda source: source.on_wanted(message))
+                    missed = repeats.on_wanted(run, message)
+                    run, effects, leave = _assign(run, message)
+                    return run, (*missed, *effects), leave
                 case SourceExhausted():
                     return replace(run, exhausted=run.exhausted | {(message.operator, message.slot)}), (), None
         case ev.SplitsDiscovered(_, attempt) if attempt == run.attempt:
@@ -48,28 +60,39 @@ def _handle(plan: CheckpointPlan, run: Running, event: Event) -> Turn:
             run, effects, leave = flight.on_tick(plan, run, now_ms)
             if leave is not None:
                 return run, effects, leave
-            run, more, leave = publication.on_tick(run, now_ms)
-            return run, (*effects, *more), leave
+            run, more, leave = committing.on_tick(plan, run, now_ms)
+            if leave is not None:
+                return run, (*effects, *more), leave
+            run, again, leave = repeats.on_tick(plan, run, now_ms)
+            return run, (*effects, *more, *again), leave
+        case ev.BacklogSeen(_, attempt, far_behind) if attempt == run.attempt:
+            return _repaced(plan, run, far_behind=far_behind), (), None
         case ev.CheckpointRequested(_, token):
             return replace(run, trigger=run.trigger.requested(token)), (), None
+        case ev.SavepointRequested():
+            return publication.export_next(replace(run, orders=run.orders.requested(event)))
+        case ev.SavepointExported(_, attempt, checkpoint, target) if attempt == run.attempt:
+            return publication.on_exported(run, checkpoint, target, None)
+        case ev.SavepointFailed(_, attempt, checkpoint, target, failure) if attempt == run.attempt:
+            return publication.on_exported(run, checkpoint, target, failure)
         case ev.ManifestStored(now_ms, ref) | ev.ManifestRefused(now_ms, ref, True):
             return _stored(plan, run, now_ms, ref)
         case ev.ManifestUnknown(now_ms, ref) if not plan.rules.unknown_is_unknown:
             return _stored(plan, run, now_ms, ref)
-        case ev.ManifestUnknown(now_ms, ref):
-            return flight.on_store_unknown(plan, run, now_ms, ref)
+        case ev.ManifestUnknown(now_ms, ref, failure):
+            return flight.on_store_unknown(plan, run, now_ms, ref, failure)
         case ev.ManifestRefused(_, ref, False):
             return flight.on_foreign(run, ref)
         case ev.LookAnswered(now_ms, attempt, about, newer) if attempt == run.attempt:
-            return publication.on_looked(run, now_ms, about, newer=newer)
-        case ev.LookFailed(now_ms, attempt, about) if attempt == run.attempt:
-            return flight.on_look_failed(run, now_ms, about)
+            return publication.on_looked(plan, run, now_ms, about, newer=newer)
+        case ev.LookFailed(now_ms, attempt, about, failure) if attempt == run.attempt:
+            return flight.on_look_failed(run, now_ms, about, failure)
         case ev.SinksCommitted(now_ms, attempt, checkpoint) if attempt == run.attempt:
-            return publication.on_committed(plan, run, now_ms, checkpoint)
+            return committing.on_committed(plan, run, now_ms, checkpoint)
         case ev.SinksFailed(now_ms, attempt, checkpoint, failure) if attempt == run.attempt:
-            return publication.on_commit_failed(run, now_ms, checkpoint, failure)
+            return committing.on_failed(run, now_ms, checkpoint, failure)
         case ev.CleanupDone(_, attempt, undeletable, untried) if attempt == run.attempt:
-            return publication.on_cleaned(run, untried, undeletable)
+            return cleanup.on_done(run, untried, undeletable)
         case (
             # Early, late, repeated, of another attempt, or a matter of the life cycle.
             ev.Started()
@@ -92,7 +115,6 @@ def _handle(plan: CheckpointPlan, run: Running, event: Event) -> Turn:
             | ev.ManifestRefused()
             | ev.CommittedMarked()
             | ev.CleanupDone()
-            | ev.SavepointRequested()
             | ev.SavepointExported()
             | ev.SavepointFailed()
             | ev.BacklogSeen()
@@ -105,8 +127,12 @@ def _handle(plan: CheckpointPlan, run: Running, event: Event) -> Turn:
 
 def farewell(plan: CheckpointPlan, run: Running, now_ms: int) -> tuple[Effect, ...]:
     """What is owed when the attempt ends: reports and answers. Nothing outside is touched, so a fenced one may do it."""
-    _, effects, _ = flight.give_up(plan, run, now_ms, FailureReason.ATTEMPT_ENDED)
-    reports = tuple(effect for effect in effects if not isinstance(effect, SendToSlots))
+    reports = tuple(
+        effect
+        for one in run.flights
+        for effect in flight.give_up(plan, run, now_ms, one, FailureReason.ATTEMPT_ENDED)[1]
+        if not isinstance(effect, SendToSlots)
+    )
     unconfirmed = tuple(
         AnswerRequest(
             token,
@@ -132,19 +158,31 @@ def discovered(run: Running, event: ev.SplitsDiscovered) -> Running:
     )
 
 
-def assign_first(run: Running) -> Turn:
-    """The slots are ready: give out what the restore left open and what was discovered meanwhile."""
-    return _assign(run)
+def begin(run: Running) -> Turn:
+    """The slots are ready: give out what the restore left open and what was discovered meanwhile. A savepoint that was
+    complete and not exported when the last attempt ended is exported now, if it is what was restored."""
+    run, assigned, _ = _assign(run)
+    return publication.export_next(run, assigned)
 
 
-def _assign(run: Running) -> Turn:
+def _assign(run: Running, asked: SplitsWanted | None = None) -> Turn:
+    """``asked``: the question that is all that has changed. With a thousand readers, others are not gone through for it."""
     sources: list[SplitAssigner] = []
     effects: list[Effect] = []
     for source in run.sources:
-        assigner, messages = source.assign(run.attempt)
+        if asked is not None and asked.operator != source.operator:
+            sources.append(source)
+            continue
+        assigner, messages = source.assign(run.attempt, asked.slot if asked is not None else None)
         sources.append(assigner)
         effects.extend(SendToSlots(message, (message.subtask,)) for message in messages)
     return replace(run, sources=tuple(sources)), tuple(effects), None
+
+
+def _repaced(plan: CheckpointPlan, run: Running, *, far_behind: bool) -> Running:
+    before_ms = interval_ms(plan.config, far_behind=run.far_behind)
+    after_ms = interval_ms(plan.config, far_behind=far_behind)
+    return replace(run, far_behind=far_behind, trigger=run.trigger.repaced(before_ms, after_ms))
 
 
 def _with_source(run: Running, operator: OperatorId, change: Callable[[SplitAssigner], SplitAssigner]) -> Running:
@@ -157,4 +195,4 @@ def _stored(plan: CheckpointPlan, run: Running, now_ms: int, ref: ev.ManifestRef
     run, effects, leave = flight.on_stored(run, ref)
     if not effects or plan.rules.look_before_effects:
         return run, effects, leave
-    return publication.on_looked(run, now_ms, ref.checkpoint, newer=False)
+    return publication.on_looked(plan, run, now_ms, ref.checkpoint, newer=False)

@@ -34,6 +34,8 @@ class ListLocation:
     """List the location and read what ``recovery.facts_from`` asks for. → LocationListed or ListingFailed."""
 
     attempt: Attempt
+    verify_chunks: bool = False
+    """Read all state of the checkpoints, too: one that is damaged is passed over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +44,16 @@ class WriteRestored:
 
     attempt: Attempt
     restored: Restored
+    notes: tuple[str, ...] = ()
+    """What the user should know about the choice: written to the log, to no document."""
 
 
 @dataclass(frozen=True, slots=True)
 class LookForClaim:
-    """Does the claim ``attempt + 1`` exist? One read, sent after everything before it is durable. → LookAnswered or LookFailed."""
+    """Does the claim ``attempt + 1`` exist, and if not, does our own? Sent after everything before it is durable.
+
+    → LookAnswered or LookFailed; without our own claim this is not the location that we know.
+    """
 
     attempt: Attempt
     about: CheckpointId | None
@@ -160,6 +167,8 @@ class ExportSavepoint:
     attempt: Attempt
     manifest: Manifest
     target: str
+    drained: bool = False
+    """The end of all input has closed every window: whoever starts from it must know."""
 
 
 @dataclass(frozen=True, slots=True)

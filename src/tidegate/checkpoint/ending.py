@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TypeAlias
 
-from tidegate.checkpoint import coordinator, restart
+from tidegate.checkpoint import coordinator, orders, restart
 from tidegate.checkpoint import effects as ef
 from tidegate.checkpoint.effects import Effect
-from tidegate.checkpoint.events import Failure
+from tidegate.checkpoint.events import Afterwards, Failure
 from tidegate.checkpoint.phases import BackingOff, Ending, Over, RestartAt, Session, State
 from tidegate.checkpoint.plan import CheckpointPlan
-from tidegate.checkpoint.running import Broken, Complete, FencedOut, Running
+from tidegate.checkpoint.running import Broken, Complete, FencedOut, Running, Suspended
 from tidegate.model.errors import SlotLost, Unavailable
-from tidegate.model.ids import Attempt
+from tidegate.model.ids import Attempt, CheckpointId
 
 Step: TypeAlias = tuple[State, tuple[Effect, ...]]
 
@@ -23,21 +23,25 @@ def leave(
     session: Session,
     run: Running,
     now_ms: int,
-    why: Broken | FencedOut | Complete | ef.Stopped,
+    why: Broken | FencedOut | Complete | Suspended | ef.Stopped,
 ) -> Step:
     """End the attempt: answer what is owed, tell the slots to go, wait until they are gone."""
-    session = replace(session, requests=tuple(dict.fromkeys((*session.requests, *run.trigger.requests))))
+    unanswered = run.orders if run.orders.waiting else session.orders
+    requests = tuple(dict.fromkeys((*session.requests, *run.trigger.requests)))
+    session = replace(session, requests=requests, orders=unanswered.carried())
     owed = run.commits[0].manifest.checkpoint if run.commits and isinstance(why, ef.Stopped) else None
     match why:
         case Complete():
             then, reason = ef.Finished(), "all input has been read and committed"
         case ef.Stopped():
             then, reason = why, "stopped"
+        case Suspended():
+            then, reason = ef.Stopped(), "stopped with a savepoint"
         case FencedOut(by):
             then, reason = ef.Fenced(by), f"attempt {by} owns the pipeline"
         case Broken(failure):
             reason = failure.message
-            match restart.decide(plan.config, session.restarts, failure):
+            match restart.decide(plan.config, session.restarts, failure, now_ms):
                 case restart.Again(delay_ms, restarts):
                     then, session = RestartAt(now_ms + delay_ms), replace(session, restarts=restarts)
                 case restart.GiveUp(last):
@@ -48,7 +52,7 @@ def leave(
 
 def without_slots(plan: CheckpointPlan, session: Session, attempt: Attempt, now_ms: int, failure: Failure) -> Step:
     """The attempt failed before anything was deployed: there are no slots to wait for."""
-    match restart.decide(plan.config, session.restarts, failure):
+    match restart.decide(plan.config, session.restarts, failure, now_ms):
         case restart.Again(delay_ms, restarts):
             return BackingOff(replace(session, restarts=restarts), attempt, now_ms + delay_ms), ()
         case restart.GiveUp(last):
@@ -65,8 +69,26 @@ def ended(state: Ending) -> Step:
             return over(state.then, state.session)
 
 
+def exported(state: Ending, checkpoint: CheckpointId, target: str) -> Step:
+    """The export outlived its attempt: the savepoint stands, so it is not taken again."""
+    waiting = state.session.orders
+    order = waiting.exported(checkpoint, target)
+    if order is None:
+        return state, ()
+    state = replace(state, session=replace(state.session, orders=waiting.answered()))
+    match state.then, order.afterwards:
+        case RestartAt(), Afterwards.SUSPEND:
+            state = replace(state, then=ef.Stopped())
+        case RestartAt(), Afterwards.DRAIN:
+            state = replace(state, then=ef.Finished())
+        case _:
+            pass
+    return state, (orders.done(order, checkpoint),)
+
+
 def over(outcome: ef.Outcome, session: Session) -> Step:
-    return Over(outcome), (*(refuse(token, outcome) for token in session.requests), ef.Finish(outcome))
+    asked = (*session.requests, *(order.token for order in session.orders.waiting))
+    return Over(outcome), (*(refuse(token, outcome) for token in asked), ef.Finish(outcome))
 
 
 def refuse(token: str, outcome: ef.Outcome) -> ef.AnswerRequest:

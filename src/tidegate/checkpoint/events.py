@@ -96,6 +96,8 @@ class ClaimRefused:
 class ClaimUnknown:
     now_ms: int
     attempt: Attempt
+    failure: Failure | None = None
+    """What the store said, if it said anything. Not retryable: asking again cannot help."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +133,7 @@ class RestoredRefused:
 class RestoredUnknown:
     now_ms: int
     attempt: Attempt
+    failure: Failure | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +151,7 @@ class LookFailed:
     now_ms: int
     attempt: Attempt
     about: CheckpointId | None
+    failure: Failure | None = None
 
 
 # --- sinks --------------------------------------------------------------------------------------------------------
@@ -239,6 +243,7 @@ class ManifestRefused:
 class ManifestUnknown:
     now_ms: int
     ref: ManifestRef
+    failure: Failure | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,6 +302,8 @@ class SavepointExported:
     now_ms: int
     attempt: Attempt
     checkpoint: CheckpointId
+    target: str
+    """Tells two exports of one checkpoint apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,6 +311,7 @@ class SavepointFailed:
     now_ms: int
     attempt: Attempt
     checkpoint: CheckpointId
+    target: str
     failure: Failure
 
 

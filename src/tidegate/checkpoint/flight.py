@@ -1,7 +1,13 @@
-"""The checkpoint in flight: trigger, collect acknowledgements, store the manifest, or give up for a named reason."""
+"""Checkpoints in flight: trigger, collect acknowledgements, store the manifest, or give up for a named reason.
+
+Barriers of several checkpoints may travel at once. Their manifests are stored one at a time and in the order of their
+numbers; the first that completes ends all older ones. So a stored manifest is always the newest of its attempt, each
+builds upon the one before it, and a number once overtaken can never come back.
+"""
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import replace
 
 from tidegate.checkpoint.assembly import assemble, missing_operators, strangers, written_chunks
@@ -17,8 +23,11 @@ from tidegate.checkpoint.effects import (
 from tidegate.checkpoint.events import Failure
 from tidegate.checkpoint.layout import ManifestRef, manifest_key
 from tidegate.checkpoint.plan import CheckpointPlan
-from tidegate.checkpoint.running import Broken, Collecting, Idle, Looking, Running, Storing, Taken, Turn
-from tidegate.checkpoint.statistics import CheckpointReport, FailureReason, Outcome, acked_times, late_subtasks
+from tidegate.checkpoint.repeats import verdict
+from tidegate.checkpoint.running import ALONE, Acked, Broken, Collecting, Flight, Looking, Running, Storing, Taken, Turn
+from tidegate.checkpoint.statistics import FailureReason, Outcome, late_subtasks
+from tidegate.checkpoint.trigger import interval_ms
+from tidegate.model.elements import CheckpointKind
 from tidegate.model.errors import Bug, Unavailable
 from tidegate.model.ids import CheckpointId
 from tidegate.model.messages import CheckpointAborted, SubtaskAcked, SubtaskDeclined, TriggerCheckpoint
@@ -29,158 +38,217 @@ RETRY_DELAY_MS = 200
 def start_if_due(plan: CheckpointPlan, run: Running, now_ms: int) -> Turn:
     """Trigger a checkpoint when one is due and nothing forbids it.
 
-    Forbidden while one is in flight, while a cleanup round runs, and while a completed one waits behind another whose
-    commits are still running: a sink that cannot keep up slows the trigger down instead of piling up transactions.
+    Forbidden while as many as allowed are in flight, while a cleanup round runs, and while a completed one waits
+    behind another whose commits are still running: a sink that cannot keep up slows the trigger down instead of piling
+    up transactions. A savepoint to stop with is the last one.
     """
-    if not isinstance(run.flight, Idle) or run.cleaning or len(run.commits) > 1 or run.concluded:
+    full = len(run.flights) >= plan.config.checkpoints_concurrent_max
+    alone = any(one.taken.kind in ALONE for one in run.flights)
+    if full or alone or run.cleaning or len(run.commits) > 1 or run.concluded or run.orders.holds:
         return run, (), None
-    interval_ms = plan.config.checkpoint_interval_ms
+    pace_ms = interval_ms(plan.config, far_behind=run.far_behind)
     readers = len(plan.sources) * plan.parallelism
-    kind = run.trigger.kind_due(now_ms, interval_ms, all_exhausted=0 < readers == len(run.exhausted))
-    if kind is None:
+    kind = run.trigger.kind_due(
+        now_ms,
+        pace_ms,
+        all_exhausted=0 < readers == len(run.exhausted),
+        savepoint=run.orders.due,
+        min_pause_ms=plan.config.checkpoint_min_pause_ms,
+    )
+    if kind is None or (kind in ALONE and run.flights) or (run.orders.drains and kind is not CheckpointKind.FINAL):
         return run, (), None
     ref = ManifestRef(run.next_checkpoint, run.attempt)
-    taken = Taken(ref, kind, now_ms, requests=run.trigger.requests)
+    taken = Taken(
+        ref,
+        kind,
+        now_ms,
+        requests=run.trigger.requests,
+        base=run.base.ref if run.base is not None else None,
+        delay_ms=run.trigger.delay_ms(now_ms, kind),
+    )
     return (
         replace(
             run,
             next_checkpoint=CheckpointId(ref.checkpoint + 1),
-            trigger=run.trigger.triggered(now_ms, interval_ms),
-            flight=Collecting(taken, now_ms + plan.config.checkpoint_timeout_ms),
+            trigger=run.trigger.triggered(now_ms, pace_ms),
+            flights=(*run.flights, Collecting(taken, now_ms + plan.config.checkpoint_timeout_ms)),
         ),
         (SendToSlots(TriggerCheckpoint(attempt=run.attempt, checkpoint=ref.checkpoint, kind=kind)),),
         None,
     )
 
 
-def on_ack(plan: CheckpointPlan, run: Running, now_ms: int, ack: SubtaskAcked) -> Turn:
+def on_ack(plan: CheckpointPlan, run: Running, ack: SubtaskAcked) -> Turn:
     """Count an acknowledgement of this attempt, once; those of checkpoints given up only leave files to delete."""
-    match run.flight:
-        case Collecting(taken, deadline_ms) if taken.ref.checkpoint == ack.checkpoint:
-            known = {one.subtask for one in taken.acks}
-            if ack.subtask in known or ack.subtask not in plan.subtasks:
+    match run.flight(ack.checkpoint):
+        case Collecting(taken) as flight:
+            # Two binary searches: with a thousand subtasks, going through all of them for each one is felt.
+            at = bisect_left(taken.acks, ack.subtask, key=lambda one: one.subtask)
+            known = at < len(taken.acks) and taken.acks[at].subtask == ack.subtask
+            if known or not plan.has_subtask(ack.subtask):
                 return run, (), None
-            acks = tuple(sorted((*taken.acks, ack), key=lambda one: one.subtask))
-            run = replace(run, flight=Collecting(replace(taken, acks=acks), deadline_ms))
-            if len(acks) < len(plan.subtasks):
-                return run, (), None
-            return _all_acked(plan, run, now_ms, replace(taken, acks=acks))
-        case Storing(taken) | Looking(taken) if taken.ref.checkpoint == ack.checkpoint:
+            taken = replace(taken, acks=(*taken.acks[:at], ack, *taken.acks[at:]))
+            complete = len(taken.acks) == len(plan.subtasks)
+            return run.moved(Acked(taken) if complete else replace(flight, taken=taken)), (), None
+        case Acked() | Storing() | Looking():
             return run, (), None
-        case Idle() | Collecting() | Storing() | Looking():
-            ref = ManifestRef(ack.checkpoint, run.attempt)
-            if ack.checkpoint >= run.next_checkpoint or any(one.ref == ref for one in run.retention.kept):
+        case None:
+            if ack.checkpoint >= run.next_checkpoint:
                 return run, (), None
-            return replace(run, retention=run.retention.gave_up(ref, written_chunks(ref, (ack,)))), (), None
+            ref = ManifestRef(ack.checkpoint, run.attempt)
+            if all(one.ref != ref for one in run.retention.kept):
+                run = replace(run, retention=run.retention.gave_up(ref, written_chunks(ref, (ack,))))
+            return run, verdict(run, ack.checkpoint, ack.slot), None
 
 
 def on_declined(plan: CheckpointPlan, run: Running, now_ms: int, message: SubtaskDeclined) -> Turn:
-    match run.flight:
-        case Collecting(taken) if taken.ref.checkpoint == message.checkpoint:
-            return give_up(plan, run, now_ms, FailureReason.DECLINED, f"subtask {message.subtask}: {message.reason}")
-        case Idle() | Collecting() | Storing() | Looking():
+    match run.flight(message.checkpoint):
+        case Collecting() as flight:
+            detail = f"subtask {message.subtask}: {message.reason}"
+            reason = FailureReason.UPLOAD_FAILED if message.counts else FailureReason.DECLINED
+            return give_up(plan, run, now_ms, flight, reason, detail)
+        case Acked() | Storing() | Looking():
             return run, (), None
+        case None:
+            decided = message.checkpoint < run.next_checkpoint
+            return run, verdict(run, message.checkpoint, message.slot) if decided else (), None
 
 
-def _all_acked(plan: CheckpointPlan, run: Running, now_ms: int, taken: Taken) -> Turn:
-    stale = strangers(taken.ref, run.base, taken.acks)
+def store_if_ready(plan: CheckpointPlan, run: Running, now_ms: int) -> Turn:
+    """Store the oldest manifest that is complete, when the fate of the one before it is known.
+
+    A newer one goes ahead of an older one whose acknowledgements are still missing. While two completed checkpoints
+    wait for their commits, the next one waits before it is stored: one that completed may not be taken back.
+    """
+    effects: tuple[Effect, ...] = ()
+    while (ready := _next_to_store(run)) is not None:
+        run, more, leave = _store(plan, run, now_ms, ready)
+        effects = (*effects, *more)
+        if leave is not None:
+            return run, effects, leave
+    return run, effects, None
+
+
+def _next_to_store(run: Running) -> Acked | None:
+    if len(run.commits) > 1 or any(isinstance(one, Storing | Looking) for one in run.flights):
+        return None
+    return next((one for one in run.flights if isinstance(one, Acked)), None)
+
+
+def _store(plan: CheckpointPlan, run: Running, now_ms: int, flight: Acked) -> Turn:
+    taken = flight.taken
+    stale = strangers(taken.ref, run.retention.chunks_since(taken.base), taken.acks)
     if stale:
-        return give_up(plan, run, now_ms, FailureReason.UNCONFIRMED_CHUNK, min(stale))
+        run, effects, leave = give_up(plan, run, now_ms, flight, FailureReason.UNCONFIRMED_CHUNK, min(stale))
+        if run.base is not None and run.base.attempt == run.attempt:
+            # Whoever named it has missed a notice; without it the next one would fail in the same way.
+            effects = (*effects, *(one for slot in plan.slots for one in verdict(run, run.base.checkpoint, slot)))
+        return run, effects, leave
     missing = missing_operators(plan, taken.acks)
     if missing:
         return run, (), Broken(_bug(f"no subtask sent a snapshot of {', '.join(missing)}"))
     try:
-        manifest = assemble(plan, taken.ref, taken.kind, run.base, taken.acks, run.sources)
+        drained = taken.kind is CheckpointKind.FINAL and (run.orders.draining or plan.config.drain)
+        manifest = assemble(plan, taken.ref, taken.kind, run.base, taken.acks, run.sources, drained=drained)
     except ValueError as error:
         return run, (), Broken(_bug(f"the acknowledgements of checkpoint {taken.ref} contradict each other: {error}"))
-    return replace(run, flight=Storing(taken, manifest)), (StoreManifest(manifest),), None
+    return run.moved(Storing(taken, manifest)), (StoreManifest(manifest),), None
 
 
 def on_stored(run: Running, ref: ManifestRef) -> Turn:
     """The manifest is there for certain: made by us just now, or seen with our content."""
-    match run.flight:
+    match run.flight(ref.checkpoint):
         case Storing(taken, manifest) if taken.ref == ref:
             # Look after the write, before any outside effect: either we see the newer claim or its owner sees our manifest.
-            return replace(run, flight=Looking(taken, manifest)), (LookForClaim(run.attempt, ref.checkpoint),), None
-        case Idle() | Collecting() | Storing() | Looking():
+            return run.moved(Looking(taken, manifest)), (LookForClaim(run.attempt, ref.checkpoint),), None
+        case _:
             return run, (), None
 
 
-def on_store_unknown(plan: CheckpointPlan, run: Running, now_ms: int, ref: ManifestRef) -> Turn:
+def on_store_unknown(
+    plan: CheckpointPlan, run: Running, now_ms: int, ref: ManifestRef, failure: Failure | None = None
+) -> Turn:
     """Try to create it again; made, or refused with our content, both mean that it is there.
 
     When tries run out the checkpoint counts as not complete. It may still land: its committables stay with the slots
     and in the next manifest, and its chunks stay until a later checkpoint is complete.
     """
-    match run.flight:
-        case Storing(taken, _, tries) if taken.ref == ref:
+    match run.flight(ref.checkpoint):
+        case Storing(taken, _, tries) as flight if taken.ref == ref:
             if tries >= plan.store_tries_max:
-                return give_up(plan, run, now_ms, FailureReason.STORE_UNKNOWN, manifest_key(ref))
-            return replace(run, flight=replace(run.flight, retry_at_ms=now_ms + RETRY_DELAY_MS)), (), None
-        case Idle() | Collecting() | Storing() | Looking():
+                return give_up(
+                    plan,
+                    run,
+                    now_ms,
+                    flight,
+                    FailureReason.STORE_UNKNOWN,
+                    failure.message if failure is not None else manifest_key(ref),
+                )
+            return run.moved(replace(flight, retry_at_ms=now_ms + RETRY_DELAY_MS)), (), None
+        case _:
             return run, (), None
 
 
 def on_foreign(run: Running, ref: ManifestRef) -> Turn:
-    match run.flight:
+    match run.flight(ref.checkpoint):
         case Storing(taken) if taken.ref == ref:
-            return (
-                run,
-                (),
-                Broken(_bug(f"{manifest_key(ref)} exists with another content; only we can have written it")),
-            )
-        case Idle() | Collecting() | Storing() | Looking():
+            why = f"{manifest_key(ref)} exists with another content; only we can have written it"
+            return run, (), Broken(_bug(why))
+        case _:
             return run, (), None
 
 
-def on_look_failed(run: Running, now_ms: int, about: CheckpointId | None) -> Turn:
-    match run.flight:
-        case Looking(taken) if taken.ref.checkpoint == about:
-            return replace(run, flight=replace(run.flight, retry_at_ms=now_ms + RETRY_DELAY_MS)), (), None
-        case Idle() | Collecting() | Storing() | Looking():
+def on_look_failed(run: Running, now_ms: int, about: CheckpointId | None, failure: Failure | None = None) -> Turn:
+    match run.flight(about):
+        case Looking() if failure is not None and not failure.retryable:
+            return run, (), Broken(failure)
+        case Looking() as flight:
+            return run.moved(replace(flight, retry_at_ms=now_ms + RETRY_DELAY_MS)), (), None
+        case _:
             return run, (), None
 
 
 def on_tick(plan: CheckpointPlan, run: Running, now_ms: int) -> Turn:
     """Timeouts and tries that are due."""
-    match run.flight:
-        case Collecting(_, deadline_ms) if now_ms >= deadline_ms:
-            return give_up(plan, run, now_ms, FailureReason.TIMED_OUT)
-        case Storing(_, manifest, tries, retry_at_ms) if retry_at_ms is not None and now_ms >= retry_at_ms:
-            again = replace(run.flight, tries=tries + 1, retry_at_ms=None)
-            return replace(run, flight=again), (StoreManifest(manifest),), None
-        case Looking(taken, _, retry_at_ms) if retry_at_ms is not None and now_ms >= retry_at_ms:
-            look = LookForClaim(run.attempt, taken.ref.checkpoint)
-            return replace(run, flight=replace(run.flight, retry_at_ms=None)), (look,), None
-        case Idle() | Collecting() | Storing() | Looking():
-            return run, (), None
+    effects: tuple[Effect, ...] = ()
+    for flight in run.flights:
+        match flight:
+            case Collecting(_, deadline_ms) if now_ms >= deadline_ms:
+                run, more, leave = give_up(plan, run, now_ms, flight, FailureReason.TIMED_OUT)
+                effects = (*effects, *more)
+                if leave is not None:
+                    return run, effects, leave
+            case Storing(_, manifest, tries, retry_at_ms) if retry_at_ms is not None and now_ms >= retry_at_ms:
+                run = run.moved(replace(flight, tries=tries + 1, retry_at_ms=None))
+                effects = (*effects, StoreManifest(manifest))
+            case Looking(taken, _, retry_at_ms) if retry_at_ms is not None and now_ms >= retry_at_ms:
+                run = run.moved(replace(flight, retry_at_ms=None))
+                effects = (*effects, LookForClaim(run.attempt, taken.ref.checkpoint))
+            case Collecting() | Acked() | Storing() | Looking():
+                continue
+    return run, effects, None
 
 
-def give_up(plan: CheckpointPlan, run: Running, now_ms: int, reason: FailureReason, detail: str = "") -> Turn:
-    """End the checkpoint in flight without completing it. Nothing of it is deleted before a later one is complete."""
-    match run.flight:
-        case Idle():
-            return run, (), None
-        case Collecting(taken) | Storing(taken) | Looking(taken):
-            pass
+def overtaken(plan: CheckpointPlan, run: Running, now_ms: int, by: Taken) -> tuple[Running, tuple[Effect, ...]]:
+    """End all checkpoints older than ``by``: their numbers lie below a manifest that exists or may come to exist."""
+    effects: tuple[Effect, ...] = ()
+    for flight in run.flights:
+        if flight.taken.ref < by.ref:
+            run, more, _ = give_up(
+                plan, run, now_ms, flight, FailureReason.SUBSUMED, f"checkpoint {by.ref.checkpoint} was first"
+            )
+            effects = (*effects, *more)
+    return run, effects
+
+
+def give_up(
+    plan: CheckpointPlan, run: Running, now_ms: int, flight: Flight, reason: FailureReason, detail: str = ""
+) -> Turn:
+    """End a checkpoint in flight without completing it. Nothing of it is deleted before a later one is complete."""
+    taken = flight.taken
     late = late_subtasks(plan.subtasks, plan.upstream, taken.acks)
-    report = CheckpointReport(
-        checkpoint=taken.ref.checkpoint,
-        attempt=taken.ref.attempt,
-        kind=taken.kind,
-        outcome=Outcome.FAILED,
-        triggered_ms=taken.triggered_ms,
-        ended_ms=now_ms,
-        acks=acked_times(taken.acks),
-        reason=reason,
-        detail=detail,
-        late=late,
-    )
-    failure = Failure(
-        Unavailable.code,
-        str(report),
-        hint="the query goes on and tries again at the next trigger",
-    )
+    report = taken.report(Outcome.FAILED, now_ms, reason, detail, late)
+    failure = Failure(Unavailable.code, str(report), hint="the query goes on and tries again at the next trigger")
     effects: tuple[Effect, ...] = (
         SendToSlots(CheckpointAborted(attempt=run.attempt, checkpoint=taken.ref.checkpoint)),
         ReportCheckpoint(report),
@@ -188,12 +256,19 @@ def give_up(plan: CheckpointPlan, run: Running, now_ms: int, reason: FailureReas
     )
     failures = run.failures_in_a_row + (1 if reason.counts else 0)
     run = replace(
-        run,
-        flight=Idle(),
-        trigger=run.trigger.failed(now_ms, plan.config.checkpoint_interval_ms),
+        run.landed(taken.ref),
         retention=run.retention.gave_up(taken.ref, written_chunks(taken.ref, taken.acks)),
         failures_in_a_row=failures,
     )
+    if reason is FailureReason.SUBSUMED:
+        return run, effects, None
+    if reason is FailureReason.STORE_UNKNOWN:
+        # Its manifest may stand, or land later. A lower number completed now would be a branch that recovery passes over.
+        run, more = overtaken(plan, run, now_ms, taken)
+        effects = (*effects, *more)
+    pause_ms = interval_ms(plan.config, far_behind=run.far_behind)
+    trigger = run.trigger.ended(now_ms, plan.config.checkpoint_min_pause_ms).failed(now_ms, pause_ms)
+    run = replace(run, trigger=trigger)
     if failures <= plan.config.checkpoint_failures_tolerated:
         return run, effects, None
     too_many = replace(

@@ -8,7 +8,14 @@
     state/<operator>/<chunk>             immutable; shared by any number of manifests
     checkpoints/000042-000007/manifest   exists ⇔ checkpoint 42 of attempt 7 is complete
     checkpoints/000042-000007/committed  its sink commits are done
+    history/000017                       statistics of the last checkpoints, for people; replaced by the next number
     probe/<random>                       left by the probe of a store, deleted at once
+
+Attempt 0 is no attempt: its one manifest and its chunks were imported at the first start.
+
+A savepoint is a directory of its own, with ``state/`` as above and::
+
+    savepoint                            exists ⇔ the savepoint is complete
 """
 
 from __future__ import annotations
@@ -23,7 +30,12 @@ PIPELINE_KEY = "pipeline.json"
 ATTEMPTS_PREFIX = "attempts/"
 CHECKPOINTS_PREFIX = "checkpoints/"
 STATE_PREFIX = "state/"
+HISTORY_PREFIX = "history/"
 PROBE_PREFIX = "probe/"
+SAVEPOINT_KEY = "savepoint"
+
+IMPORTED = Attempt(0)
+"""In whose name imported files stand; attempts count from 1."""
 
 _CLAIM = re.compile(r"attempts/(\d{6,})/claim")
 _RESTORED = re.compile(r"attempts/(\d{6,})/restored")
@@ -31,6 +43,8 @@ _MANIFEST = re.compile(r"checkpoints/(\d{6,})-(\d{6,})/manifest")
 _COMMITTED = re.compile(r"checkpoints/(\d{6,})-(\d{6,})/committed")
 _CHUNK = re.compile(r"state/([^/]+/(\d{6,})-[^/]+)")
 _CHUNK_NAME = re.compile(r"[^/]+/(\d{6,})-\d{5,}-(\d{6,})-\d+")
+_HISTORY = re.compile(r"history/(\d{6,})")
+_CHECKPOINT_PATH = re.compile(r"(.*)/checkpoints/(\d{6,})-(\d{6,})/*", re.DOTALL)
 _SAFE_PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.=-]*")
 
 
@@ -85,6 +99,16 @@ def committed_key(ref: ManifestRef) -> str:
     return f"checkpoints/{ref.checkpoint:06d}-{ref.attempt:06d}/committed"
 
 
+def history_key(number: int) -> str:
+    return f"{HISTORY_PREFIX}{number:06d}"
+
+
+def history_number(key: str) -> int | None:
+    """Of a segment of the history; None for any other key. No part of ``Key``: recovery and retention never look at it."""
+    match = _HISTORY.fullmatch(key)
+    return int(match[1]) if match else None
+
+
 def chunk_name(
     operator: OperatorId, attempt: Attempt, subtask: SlotIndex, checkpoint: CheckpointId, number: int
 ) -> str:
@@ -107,6 +131,12 @@ def chunk_origin(name: str) -> ManifestRef | None:
     """The checkpoint and attempt that wrote the chunk, from its name; None when the name is not one of ours."""
     match = _CHUNK_NAME.fullmatch(name)
     return ManifestRef(CheckpointId(int(match[2])), Attempt(int(match[1]))) if match else None
+
+
+def checkpoint_path(path: str) -> tuple[str, ManifestRef] | None:
+    """The location and the checkpoint that a path like ``/data/q1/checkpoints/000042-000007`` names; None for any other."""
+    match = _CHECKPOINT_PATH.fullmatch(path)
+    return (match[1] or "/", ManifestRef(CheckpointId(int(match[2])), Attempt(int(match[3])))) if match else None
 
 
 def parse(key: str) -> Key | None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tidegate.checkpoint import coordinator, ending, restart, retention, sources, trigger
+from tidegate.checkpoint import committing, coordinator, ending, recovering, retention, sources, trigger
 from tidegate.checkpoint import effects as ef
 from tidegate.checkpoint import events as ev
-from tidegate.checkpoint.effects import Effect
 from tidegate.checkpoint.ending import Step
-from tidegate.checkpoint.events import Event, Failure
-from tidegate.checkpoint.manifest import Restored
+from tidegate.checkpoint.events import Event
+from tidegate.checkpoint.manifest import Manifest
+from tidegate.checkpoint.orders import NO_ORDERS
 from tidegate.checkpoint.phases import (
     Active,
     BackingOff,
@@ -24,7 +24,6 @@ from tidegate.checkpoint.phases import (
     New,
     Over,
     RestartAt,
-    Retry,
     Session,
     State,
     Sweeping,
@@ -33,10 +32,7 @@ from tidegate.checkpoint.phases import (
 from tidegate.checkpoint.plan import CheckpointPlan
 from tidegate.checkpoint.recovery import Choice, Refusal, choose
 from tidegate.checkpoint.running import Broken, Running, Turn
-from tidegate.model.errors import Bug, Unavailable
 from tidegate.model.ids import Attempt
-
-NEWEST_POSSIBLE = Attempt(1 << 40)
 
 
 def step(plan: CheckpointPlan, state: State, event: Event) -> Step:
@@ -44,19 +40,19 @@ def step(plan: CheckpointPlan, state: State, event: Event) -> Step:
     match state, event:
         case New(), ev.Started(_, process, newest_claim, accept_duplicates):
             session = Session(process, accept_duplicates=accept_duplicates)
-            return _claim(session, Attempt(newest_claim + 1), automatic=False)
+            return recovering.claim(session, Attempt(newest_claim + 1), automatic=False)
 
         case Claiming(session, attempt), ev.ClaimWritten(_, of) if of == attempt:
-            return Listing(session, attempt), (ef.ListLocation(attempt),)
+            return Listing(session, attempt), (recovering.list_location(session, attempt),)
         case Claiming(session, attempt, automatic), ev.ClaimRefused(_, of, process) if of == attempt:
             if process == session.process:
-                return Listing(session, attempt), (ef.ListLocation(attempt),)
+                return Listing(session, attempt), (recovering.list_location(session, attempt),)
             if automatic and plan.rules.no_ping_pong:
                 # Somebody else took over while we restarted. Fencing him back would go on for ever.
                 return ending.over(ef.Fenced(attempt), session)
-            return _claim(session, Attempt(attempt + 1), automatic=automatic)
-        case Claiming(), ev.ClaimUnknown(now_ms, of) if of == state.attempt:
-            return _retry_later(plan, state, now_ms, "the claim")
+            return recovering.claim(session, Attempt(attempt + 1), automatic=automatic)
+        case Claiming(), ev.ClaimUnknown(now_ms, of, failure) if of == state.attempt:
+            return recovering.retry_later(plan, state, now_ms, "the claim", failure)
 
         case Listing(session, attempt), ev.LocationListed(_, of, facts) if of == attempt:
             match choose(plan, attempt, facts, accept_duplicates=session.accept_duplicates):
@@ -64,39 +60,42 @@ def step(plan: CheckpointPlan, state: State, event: Event) -> Step:
                     return LookingFirst(session, attempt, refusal), (ef.LookForClaim(attempt, None),)
                 case Choice() as choice:
                     chosen = WritingRestored(session, attempt, choice)
-                    return chosen, (_write_restored(chosen),)
-        case Listing(session), ev.ListingFailed(now_ms, of, failure) if of == state.attempt:
-            if not failure.retryable:
-                return ending.over(ef.Failed(failure), session)
-            return _retry_later(plan, state, now_ms, "the listing of the location", failure)
+                    return chosen, (recovering.write_restored(chosen),)
+        case Listing(), ev.ListingFailed(now_ms, of, failure) if of == state.attempt:
+            return recovering.retry_later(plan, state, now_ms, "the listing of the location", failure)
 
-        case WritingRestored(), ev.RestoredWritten(_, of) if of == state.attempt:
-            return _restored_stands(plan, state)
-        case WritingRestored(session, _, choice), ev.RestoredRefused(_, of, holds) if of == state.attempt:
-            if holds == _document(of, choice):
-                return _restored_stands(plan, state)
-            return ending.over(ef.Failed(_foreign_restored(of)), session)
-        case WritingRestored(), ev.RestoredUnknown(now_ms, of) if of == state.attempt:
+        case WritingRestored(), ev.RestoredWritten(now_ms, of) if of == state.attempt:
+            return recovering.restored_stands(plan, state, now_ms)
+        case WritingRestored(session, _, choice), ev.RestoredRefused(now_ms, of, holds) if of == state.attempt:
+            if holds == recovering.document(of, choice):
+                return recovering.restored_stands(plan, state, now_ms)
+            return ending.over(ef.Failed(recovering.foreign_restored(of)), session)
+        case WritingRestored(), ev.RestoredUnknown(now_ms, of, failure) if of == state.attempt:
             if not plan.rules.unknown_is_unknown:
-                return _restored_stands(plan, state)
-            return _retry_later(plan, state, now_ms, "what the attempt restores")
+                return recovering.restored_stands(plan, state, now_ms)
+            return recovering.retry_later(plan, state, now_ms, "what the attempt restores", failure)
 
-        case LookingFirst(session, attempt, decision), ev.LookAnswered(_, of, None, newer) if of == attempt:
+        case LookingFirst(session, attempt, decision), ev.LookAnswered(now_ms, of, None, newer) if of == attempt:
             if newer:
                 return ending.over(ef.Fenced(Attempt(attempt + 1)), session)
             if isinstance(decision, Refusal):
                 return ending.over(ef.Failed(decision.failure), session)
-            return _act(plan, session, attempt, decision)
-        case LookingFirst(), ev.LookFailed(now_ms, of, None) if of == state.attempt:
-            return _retry_later(plan, state, now_ms, "the look for a newer claim")
+            return recovering.act(plan, session, attempt, decision, now_ms)
+        case LookingFirst(), ev.LookFailed(now_ms, of, None, failure) if of == state.attempt:
+            return recovering.retry_later(plan, state, now_ms, "the look for a newer claim", failure)
 
         case CommittingRestored(session, attempt, Choice(manifest) as choice), ev.SinksCommitted(_, of, checkpoint) if (
             of == attempt and manifest is not None and manifest.checkpoint == checkpoint
         ):
-            sweeping, effects = _sweep(plan, session, attempt, choice)
+            sweeping, effects = recovering.sweep(plan, session, attempt, choice)
             return sweeping, (ef.MarkCommitted(manifest.ref), *effects)
-        case CommittingRestored(session, attempt), ev.SinksFailed(now_ms, of, _, failure) if of == attempt:
-            return ending.without_slots(plan, session, attempt, now_ms, failure)
+        case CommittingRestored(session, attempt, choice), ev.SinksFailed(now_ms, of, _, failure) if of == attempt:
+            stuck = committing.not_visible(choice.manifest, failure) if choice.manifest is not None else failure
+            return ending.without_slots(plan, session, attempt, now_ms, stuck)
+        case CommittingRestored(_, _, Choice(Manifest() as manifest), retry), ev.ClockTicked(now_ms) if (
+            retry.at_ms is not None and now_ms >= retry.at_ms
+        ):
+            return recovering.commit_restored(plan, state, manifest, now_ms)
         case Sweeping(session, attempt, choice), ev.SinksSwept(_, of) if of == attempt:
             return Deploying(session, _prepare(plan, session, attempt, choice)), (ef.Deploy(attempt, choice.manifest),)
 
@@ -122,10 +121,12 @@ def step(plan: CheckpointPlan, state: State, event: Event) -> Step:
             return ending.ended(replace(state, owed=None))
         case Ending(_, attempt, _, owed), ev.SinksFailed(_, of, checkpoint) if of == attempt and checkpoint == owed:
             return ending.ended(replace(state, owed=None))  # The next start repeats it from the manifest.
+        case Ending(_, attempt), ev.SavepointExported(_, of, checkpoint, target) if of == attempt:
+            return ending.exported(state, checkpoint, target)
         case Ending(_, _, RestartAt()), ev.StopRequested():
             return replace(state, then=ef.Stopped()), ()
         case BackingOff(session, attempt, until_ms), ev.ClockTicked(now_ms) if now_ms >= until_ms:
-            return _claim(session, Attempt(attempt + 1), automatic=True)
+            return recovering.claim(session, Attempt(attempt + 1), automatic=True)
 
         case (
             Claiming(session)
@@ -142,8 +143,8 @@ def step(plan: CheckpointPlan, state: State, event: Event) -> Step:
             (Claiming() | Listing() | WritingRestored() | LookingFirst()) as waiting,
             ev.ClockTicked(now_ms),
         ) if waiting.retry.at_ms is not None and now_ms >= waiting.retry.at_ms:
-            return replace(waiting, retry=replace(waiting.retry, at_ms=None)), (_outstanding(waiting),)
-        case Over(outcome), ev.CheckpointRequested(_, token):
+            return replace(waiting, retry=replace(waiting.retry, at_ms=None)), (recovering.outstanding(waiting),)
+        case Over(outcome), (ev.CheckpointRequested(_, token) | ev.SavepointRequested(_, token)):
             return state, (ending.refuse(token, outcome),)
         case (
             Claiming()
@@ -155,10 +156,9 @@ def step(plan: CheckpointPlan, state: State, event: Event) -> Step:
             | Deploying()
             | Ending()
             | BackingOff() as held,
-            ev.CheckpointRequested(_, token),
+            ev.CheckpointRequested() | ev.SavepointRequested() as asked,
         ):
-            session = replace(held.session, requests=tuple(dict.fromkeys((*held.session.requests, token))))
-            return replace(held, session=session), ()
+            return replace(held, session=held.session.asked(asked)), ()
 
         case _, (
             # Early, late or repeated: delivery is at-least-once.
@@ -197,72 +197,6 @@ def step(plan: CheckpointPlan, state: State, event: Event) -> Step:
             return state, ()
 
 
-# --- claim and recovery -------------------------------------------------------------------------------------------
-
-
-def _claim(session: Session, attempt: Attempt, *, automatic: bool) -> Step:
-    return Claiming(session, attempt, automatic), (ef.WriteClaim(attempt, session.process),)
-
-
-def _document(attempt: Attempt, choice: Choice) -> Restored:
-    chosen = choice.manifest
-    return Restored(attempt=attempt, checkpoint=None if chosen is None else (chosen.checkpoint, chosen.attempt))
-
-
-def _write_restored(state: WritingRestored) -> ef.WriteRestored:
-    return ef.WriteRestored(state.attempt, _document(state.attempt, state.choice))
-
-
-def _restored_stands(plan: CheckpointPlan, state: WritingRestored) -> Step:
-    if not plan.rules.look_before_effects:
-        return _act(plan, state.session, state.attempt, state.choice)
-    looking = LookingFirst(state.session, state.attempt, state.choice)
-    return looking, (ef.LookForClaim(state.attempt, None),)
-
-
-def _act(plan: CheckpointPlan, session: Session, attempt: Attempt, choice: Choice) -> Step:
-    """The look found nobody: repeat the commits of the restored checkpoint, or go on when it carries none."""
-    manifest = choice.manifest
-    if manifest is None or not manifest.committables():
-        return _sweep(plan, session, attempt, choice)
-    commit = ef.CommitSinks(attempt, manifest.checkpoint, manifest.committables())
-    return CommittingRestored(session, attempt, choice), (commit,)
-
-
-def _sweep(plan: CheckpointPlan, session: Session, attempt: Attempt, choice: Choice) -> Step:
-    keep = choice.manifest.committables() if choice.manifest is not None else ()
-    # However late this lands, it can only touch attempts that our claim has fenced already.
-    older_than = attempt if plan.rules.late_is_harmless else NEWEST_POSSIBLE
-    return Sweeping(session, attempt, choice), (ef.SweepSinks(attempt, older_than, keep),)
-
-
-def _retry_later(
-    plan: CheckpointPlan,
-    state: Claiming | Listing | WritingRestored | LookingFirst,
-    now_ms: int,
-    what: str,
-    failure: Failure | None = None,
-) -> Step:
-    """The outcome is unknown: the same effect is asked for again, until the answer is certain or patience ends."""
-    tries = state.retry.tries + 1
-    if tries > plan.config.restart_attempts_max:
-        last = failure or Failure(Unavailable.code, f"the store did not answer {tries} times: {what}")
-        return ending.over(ef.Failed(replace(last, retryable=False)), state.session)
-    return replace(state, retry=Retry(tries, now_ms + restart.delay_ms(plan.config, tries - 1))), ()
-
-
-def _outstanding(state: Claiming | Listing | WritingRestored | LookingFirst) -> Effect:
-    match state:
-        case Claiming(session, attempt):
-            return ef.WriteClaim(attempt, session.process)
-        case Listing(_, attempt):
-            return ef.ListLocation(attempt)
-        case WritingRestored():
-            return _write_restored(state)
-        case LookingFirst(_, attempt):
-            return ef.LookForClaim(attempt, None)
-
-
 # --- deploy and run --------------------------------------------------------------------------------------------------
 
 
@@ -289,8 +223,10 @@ def _begin(plan: CheckpointPlan, session: Session, run: Running, now_ms: int) ->
     first = trigger.at_start(
         now_ms, plan.config.checkpoint_interval_ms, session.requests, restored=run.base is not None
     )
-    run, assigned, _ = coordinator.assign_first(replace(run, trigger=first))
-    session = replace(session, requests=())
+    repeat_at_ms = now_ms + plan.config.message_repeat_ms
+    orders = session.orders.restored(run.base.ref if run.base is not None else None)
+    run, assigned, _ = coordinator.begin(replace(run, trigger=first, repeat_at_ms=repeat_at_ms, orders=orders))
+    session = replace(session, requests=(), orders=NO_ORDERS)
     state, effects = _turned(plan, session, now_ms, coordinator.advance(plan, run, ev.ClockTicked(now_ms)))
     return state, (*assigned, *effects)
 
@@ -302,12 +238,3 @@ def _turned(plan: CheckpointPlan, session: Session, now_ms: int, turn: Turn) -> 
         return Active(session, run), effects
     state, more = ending.leave(plan, session, run, now_ms, leave)
     return state, (*effects, *more)
-
-
-def _foreign_restored(attempt: Attempt) -> Failure:
-    return Failure(
-        Bug.code,
-        f"attempt {attempt} has written another restore point than the one it chose",
-        hint="please report it with the log of the driver",
-        retryable=False,
-    )

@@ -1,22 +1,27 @@
 """The documents of a checkpoint location: immutable, versioned, checked when built and again when decoded.
 
 A document is one header line (``tidegate crc32=9a0b… bytes=123``) and a body. The header is what tells damage from truth.
-``pipeline.json`` alone is plain JSON, for people and other tools.
+``pipeline.json`` alone is plain JSON, for people and other tools; its checksum is one of its fields.
+
+A format is a word and a number, ``manifest/1``. Fields may be added to a format; whatever an older Tidegate would misunderstand
+raises the number, and an older Tidegate then says so instead of guessing.
 """
 
 from __future__ import annotations
 
 import re
 import zlib
+from collections.abc import Callable
 from typing import TypeVar
 
 import msgspec
 
-from tidegate.checkpoint.layout import PIPELINE_KEY, ManifestRef, chunk_key
+from tidegate.checkpoint.layout import IMPORTED, PIPELINE_KEY, ManifestRef, chunk_key
 from tidegate.model.elements import CheckpointKind
 from tidegate.model.errors import CorruptSnapshot, InvalidQuery
 from tidegate.model.ids import Attempt, CheckpointId, OperatorId, PipelineId
-from tidegate.model.snapshot import Committable, OperatorSnapshot, SplitPosition
+from tidegate.model.shape import StateShape
+from tidegate.model.snapshot import ChunkHandle, Committable, OperatorSnapshot, SplitPosition
 
 _HEADER = re.compile(rb"tidegate crc32=([0-9a-f]{8}) bytes=(\d{1,15})\n")
 _HEADER_BYTES_MAX = 64
@@ -59,18 +64,26 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, tag_field="format", ta
     parent: tuple[CheckpointId, Attempt] | None = None
     """The completed checkpoint before this one in the lineage; None for the first."""
     kind: CheckpointKind = CheckpointKind.PERIODIC
+    drained: bool = False
+    """The final watermark has passed: all windows are closed, and whoever goes on from here must know."""
     max_parallelism: int
     parallelism: int = 1
     operators: tuple[OperatorSnapshot, ...] = ()
     """Every stateful operator of every subtask, sorted by operator and subtask; source progress is in ``sources``."""
     sources: tuple[SourceState, ...] = ()
-    shapes: tuple[tuple[OperatorId, str], ...] = ()
+    stateful: tuple[OperatorId, ...] = ()
+    """Every operator of the query that took the checkpoint and has state: one without an entry is damage, not a new one."""
+    shapes: tuple[StateShape, ...] = ()
     """What the state of an operator means, as ``CheckpointPlan.shapes`` of the query that took the checkpoint."""
 
     def __post_init__(self) -> None:
         # Runs when we build one to write and again when one is decoded: both sides check.
-        if self.checkpoint < 1 or self.attempt < 1:
+        if self.checkpoint < 1 or self.attempt < IMPORTED:
             raise ValueError(f"checkpoint and attempt count from 1, not {self.checkpoint} and {self.attempt}")
+        if self.attempt == IMPORTED and (
+            self.parent is not None or any(entry.committables for entry in self.operators)
+        ):
+            raise ValueError("an imported checkpoint has neither a parent nor output to publish")
         if self.parent is not None and self.parent[0] >= self.checkpoint:
             raise ValueError(f"parent {self.parent[0]} is not older than {self.checkpoint}")
         if not 1 <= self.parallelism <= self.max_parallelism:
@@ -78,6 +91,9 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, tag_field="format", ta
         entries = [(snapshot.operator, snapshot.subtask) for snapshot in self.operators]
         if entries != sorted(set(entries)):
             raise ValueError("operator entries are not sorted or not unique")
+        missing = sorted(set(self.stateful) - {operator for operator, _ in entries})
+        if missing:
+            raise ValueError(f"the state of {', '.join(missing)} is missing")
 
     @property
     def ref(self) -> ManifestRef:
@@ -87,11 +103,15 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, tag_field="format", ta
     def parent_ref(self) -> ManifestRef | None:
         return None if self.parent is None else ManifestRef(*self.parent)
 
+    def chunks(self) -> tuple[ChunkHandle, ...]:
+        """Every chunk this checkpoint refers to, inlined or stored; one chunk may come several times, in parts."""
+        keyed = (chunk for entry in self.operators for chunk in entry.chunks)
+        overtaken = (rows.chunk for entry in self.operators for rows in entry.in_flight)
+        return (*keyed, *overtaken)
+
     def chunk_keys(self) -> frozenset[str]:
         """Keys of every stored chunk this checkpoint needs; inlined chunks have none."""
-        return frozenset(
-            chunk_key(chunk.name) for entry in self.operators for chunk in entry.chunks if chunk.data is None
-        )
+        return frozenset(chunk_key(chunk.name) for chunk in self.chunks() if chunk.data is None)
 
     def committables(self) -> tuple[tuple[OperatorId, tuple[Committable, ...]], ...]:
         """All unconfirmed output by sink, each in checkpoint order: the order in which it must become visible."""
@@ -131,6 +151,16 @@ class Committed(msgspec.Struct, frozen=True, kw_only=True, tag_field="format", t
     attempt: Attempt
 
 
+class Import(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the first checkpoint of a pipeline came from."""
+
+    source: str
+    """The path as it was given."""
+    checksum: str
+    """Of the document that was imported: tells it from another one at the same path."""
+    checkpoint: CheckpointId
+
+
 class PipelineDocument(msgspec.Struct, frozen=True, kw_only=True, tag_field="format", tag="pipeline/1"):
     """Made at the first start, the same for ever."""
 
@@ -138,18 +168,23 @@ class PipelineDocument(msgspec.Struct, frozen=True, kw_only=True, tag_field="for
     max_parallelism: int
     fingerprint: str = ""
     """Of the plan of the first start; informational: what must fit is checked operator by operator."""
+    imported_from: Import | None = None
+    """The pipeline begins with an imported checkpoint: nothing is claimed before that stands."""
+    checksum: str = ""
+    """CRC-32 of the document with this field empty; ``encode_pipeline`` fills it in."""
 
 
-Document = TypeVar("Document", Manifest, Claim, Restored, Committed)
+Document = TypeVar("Document", bound=msgspec.Struct)
 
 
-def encode(document: Manifest | Claim | Restored | Committed) -> bytes:
+def encode(document: msgspec.Struct) -> bytes:
     body = msgspec.msgpack.encode(document)
     return b"tidegate crc32=%08x bytes=%d\n%b" % (zlib.crc32(body), len(body), body)
 
 
 def decode(kind: type[Document], key: str, data: bytes) -> Document:
-    """The document stored at ``key``. Raises ``CorruptSnapshot``, naming the key, for anything but an intact one."""
+    """The document stored at ``key``. Raises ``CorruptSnapshot``, naming the key, for anything but an intact one, and
+    ``InvalidQuery`` for an intact one of a format that this version does not know yet."""
     header = _HEADER.match(data[:_HEADER_BYTES_MAX])
     if header is None:
         raise _corrupt(key, "its header is not one of Tidegate's")
@@ -161,18 +196,49 @@ def decode(kind: type[Document], key: str, data: bytes) -> Document:
     try:
         return msgspec.msgpack.decode(body, type=kind)
     except (msgspec.ValidationError, msgspec.DecodeError) as error:
+        _refuse_newer(kind, key, lambda: msgspec.msgpack.decode(body, type=_AnyFormat))
         raise _corrupt(key, f"it cannot be understood: {error}") from error
 
 
 def encode_pipeline(document: PipelineDocument) -> bytes:
-    return msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
+    signed = msgspec.structs.replace(document, checksum=_pipeline_checksum(document))
+    return msgspec.json.format(msgspec.json.encode(signed), indent=2) + b"\n"
 
 
 def decode_pipeline(data: bytes) -> PipelineDocument:
+    """What ``pipeline.json`` holds; raises as ``decode`` does."""
     try:
-        return msgspec.json.decode(data, type=PipelineDocument)
-    except (msgspec.ValidationError, msgspec.DecodeError) as error:
+        document = msgspec.json.decode(data, type=PipelineDocument)
+    except (msgspec.ValidationError, msgspec.DecodeError, UnicodeDecodeError) as error:
+        _refuse_newer(PipelineDocument, PIPELINE_KEY, lambda: msgspec.json.decode(data, type=_AnyFormat))
         raise _corrupt(PIPELINE_KEY, f"it cannot be understood: {error}") from error
+    if document.checksum != _pipeline_checksum(document):
+        raise _corrupt(PIPELINE_KEY, "its checksum does not match its content")
+    return msgspec.structs.replace(document, checksum="")
+
+
+def _pipeline_checksum(document: PipelineDocument) -> str:
+    return f"{zlib.crc32(msgspec.json.encode(msgspec.structs.replace(document, checksum=''))):08x}"
+
+
+class _AnyFormat(msgspec.Struct):
+    """The one field that every format has."""
+
+    format: str
+
+
+def _refuse_newer(kind: type[msgspec.Struct], key: str, look: Callable[[], _AnyFormat]) -> None:
+    """Raises ``InvalidQuery`` when the document is of a later format than ours; returns when it is something else."""
+    word, _, known = str(kind.__struct_config__.tag).partition("/")
+    try:
+        name, _, number = look().format.partition("/")
+    except (msgspec.ValidationError, msgspec.DecodeError, UnicodeDecodeError):
+        return
+    if name == word and number.isdecimal() and int(number) > int(known):
+        raise InvalidQuery(
+            f"{key} was written by a newer Tidegate: its format is {name}/{number}, and this version reads {word}/{known}",
+            hint="start the query with that version or a later one; nothing has been changed",
+        )
 
 
 def agree(stored: PipelineDocument, wanted: PipelineDocument, location: str) -> PipelineDocument:

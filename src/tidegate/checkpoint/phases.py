@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from tidegate.checkpoint.effects import Outcome
+from tidegate.checkpoint.events import CheckpointRequested, SavepointRequested
+from tidegate.checkpoint.orders import NO_ORDERS, Orders
 from tidegate.checkpoint.recovery import Choice, Refusal
 from tidegate.checkpoint.restart import NO_RESTARTS, Restarts
 from tidegate.checkpoint.running import Running
@@ -22,9 +24,19 @@ class Session:
     restarts: Restarts = NO_RESTARTS
     requests: tuple[str, ...] = ()
     """People who asked for a checkpoint while none could be taken."""
+    orders: Orders = NO_ORDERS
+    """Savepoints asked for and not answered, while no attempt runs."""
     accept_duplicates: bool = False
     next_checkpoint: CheckpointId = FIRST_CHECKPOINT
     """Above every number this driver has used, completed or not."""
+
+    def asked(self, event: CheckpointRequested | SavepointRequested) -> Session:
+        """Remembered until an attempt runs."""
+        match event:
+            case CheckpointRequested(_, token):
+                return replace(self, requests=tuple(dict.fromkeys((*self.requests, token))))
+            case SavepointRequested():
+                return replace(self, orders=self.orders.requested(event))
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +99,8 @@ class CommittingRestored:
     session: Session
     attempt: Attempt
     choice: Choice
+    retry: Retry = Retry()
+    """``at_ms``: no answer until then counts as a failed try."""
 
 
 @dataclass(frozen=True, slots=True)

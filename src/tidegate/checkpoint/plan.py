@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass, field, replace
 
 from tidegate.model.config import QueryConfig
 from tidegate.model.ids import OperatorId, PipelineId, SlotIndex, StageId, SubtaskId
+from tidegate.model.shape import StateShape
 from tidegate.plan.graph import JobGraph
 
 
@@ -66,8 +68,10 @@ class CheckpointPlan:
     stateful: tuple[OperatorId, ...]
     """Operators that have an entry in every manifest; sorted."""
     sinks: tuple[OperatorId, ...]
-    shapes: tuple[tuple[OperatorId, str], ...] = ()
+    shapes: tuple[StateShape, ...] = ()
     """What the state of an operator means; a checkpoint is restored only into the same shapes. Sorted."""
+    pinned: tuple[OperatorId, ...] = ()
+    """Operators whose id the user chose."""
     upstream: tuple[tuple[StageId, tuple[StageId, ...]], ...] = ()
     """Stages a stage reads from: tells a subtask that is late from one that waits for a late one."""
     config: QueryConfig = field(default_factory=QueryConfig)
@@ -82,6 +86,10 @@ class CheckpointPlan:
             values = getattr(self, name)
             if list(values) != sorted(set(values)):
                 raise ValueError(f"{name} are not sorted or not unique: {values}")
+
+    def has_subtask(self, subtask: SubtaskId) -> bool:
+        at = bisect_left(self.subtasks, subtask)
+        return at < len(self.subtasks) and self.subtasks[at] == subtask
 
     @property
     def slots(self) -> tuple[SlotIndex, ...]:
@@ -99,6 +107,7 @@ def plan_of(graph: JobGraph, pipeline: PipelineId, config: QueryConfig) -> Check
         stateful=graph.stateful_ids(),
         sinks=tuple(sorted(sink.id for sink in graph.sinks())),
         shapes=graph.state_shapes(),
+        pinned=graph.pinned_ids(),
         upstream=tuple(
             (stage.id, tuple(sorted({edge.source for edge in graph.inputs_of(stage.id)}))) for stage in graph.stages
         ),

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from tidegate.checkpoint import layout
+from tidegate.checkpoint.changes import fit
 from tidegate.checkpoint.events import Facts, Failure
 from tidegate.checkpoint.layout import ManifestRef
 from tidegate.checkpoint.manifest import Manifest, Restored, decode
 from tidegate.checkpoint.plan import CheckpointPlan
 from tidegate.model.elements import CheckpointKind
-from tidegate.model.errors import CorruptSnapshot, InvalidQuery
+from tidegate.model.errors import CorruptSnapshot
 from tidegate.model.ids import Attempt, CheckpointId, OperatorId
 from tidegate.model.snapshot import Committable
 
@@ -22,11 +24,14 @@ class Choice:
     """What to restore (None: start from nothing) and what the location teaches about the past."""
 
     manifest: Manifest | None
+    """With exactly the operators of this query (``changes.fit``)."""
     lineage: tuple[Manifest, ...]
-    """Readable checkpoints that may be kept, newest first; the first one is ``manifest``."""
+    """Readable checkpoints that may be kept, newest first, as they are stored; the first one is what ``manifest`` was made of."""
     next_checkpoint: CheckpointId
     garbage: tuple[str, ...]
     """Keys no lineage needs, oldest first: deleted once this attempt has a checkpoint of its own."""
+    notes: tuple[str, ...] = ()
+    """How the query differs from the one that took the checkpoint; for the user."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +41,24 @@ class Refusal:
 
 Decision: TypeAlias = Choice | Refusal
 
+NOTHING = ManifestRef(CheckpointId(0), layout.IMPORTED)
+"""Orders before every checkpoint."""
+REQUESTED = frozenset({CheckpointKind.MANUAL, CheckpointKind.SAVEPOINT})
+"""Kinds that a person asked for."""
+
 
 def facts_from(
-    plan: CheckpointPlan, attempt: Attempt, keys: Iterable[str], read: Callable[[str], bytes | None]
+    plan: CheckpointPlan,
+    attempt: Attempt,
+    keys: Iterable[str],
+    read: Callable[[str], bytes | None],
+    *,
+    verify_chunks: bool = False,
 ) -> Facts:
     """Sort a listing made after claim ``attempt`` was written, reading only the documents the choice depends on.
 
+    ``verify_chunks``: a checkpoint with a damaged chunk counts as damaged. It reads all state, so only somebody who is
+    ready to go back further asks for it; without it the slot that needs the chunk finds out.
     Raises ``CorruptSnapshot`` when a ``restored`` document is damaged: without it the lineage is unknown.
     """
     keys = tuple(sorted(keys))
@@ -53,35 +70,57 @@ def facts_from(
         committed=frozenset(key.ref for key in parsed if isinstance(key, layout.CommittedKey)),
         keys=keys,
     )
-    writers = sorted(key.attempt for key in parsed if isinstance(key, layout.RestoredKey) and key.attempt < attempt)
-    at = writers[-1] if writers else None
+    writers = {key.attempt for key in parsed if isinstance(key, layout.RestoredKey)}
+    if plan.rules.unknown_is_unknown:
+        # Whoever stored a manifest had seen its ``restored`` stand; so if that is not listed, it has to be found missing.
+        writers.update(ref.attempt for ref in manifests if ref.attempt != layout.IMPORTED)
+    at = max((writer for writer in writers if writer < attempt), default=None)
     # The chain is followed until enough checkpoints are known; older attempts cannot matter any more.
-    while at is not None and len(candidates(plan, attempt, facts)) < plan.config.checkpoints_retained:
+    while at is not None and (
+        not facts.restored or len(candidates(plan, attempt, facts)) < plan.config.checkpoints_retained
+    ):
         key = layout.restored_key(at)
         data = read(key)
         if data is None:
             raise CorruptSnapshot(
-                f"{key} is missing, though a later attempt built upon it",
+                f"{key} is missing, though checkpoints were built upon it",
                 hint="restore the file from a copy of the location",
             )
         facts.restored[at] = decode(Restored, key, data)
         named = facts.restored[at].ref
-        at = named.attempt if named is not None else None
+        at = named.attempt if named is not None and named.attempt != layout.IMPORTED else None
     for ref in candidates(plan, attempt, facts):
-        _read_manifest(facts, ref, read)
+        _read_manifest(facts, ref, read, verify_chunks)
     return facts
 
 
-def _read_manifest(facts: Facts, ref: ManifestRef, read: Callable[[str], bytes | None]) -> None:
+def _read_manifest(facts: Facts, ref: ManifestRef, read: Callable[[str], bytes | None], verify_chunks: bool) -> None:
     key = layout.manifest_key(ref)
     data = read(key)
     if data is None:
         facts.damaged[ref] = f"{key} is missing"
         return
     try:
-        facts.readable[ref] = decode(Manifest, key, data)
+        manifest = decode(Manifest, key, data)
     except CorruptSnapshot as error:
         facts.damaged[ref] = error.message
+        return
+    broken = _broken_chunk(manifest, read) if verify_chunks else None
+    if broken is None:
+        facts.readable[ref] = manifest
+    else:
+        facts.damaged[ref] = broken
+
+
+def _broken_chunk(manifest: Manifest, read: Callable[[str], bytes | None]) -> str | None:
+    for chunk in manifest.chunks():
+        key = layout.chunk_key(chunk.name)
+        data = chunk.data if chunk.data is not None else read(key)
+        if data is None:
+            return f"{key} is missing"
+        if len(data) != chunk.size_bytes or zlib.crc32(data) != chunk.checksum:
+            return f"{key} is damaged: its checksum does not match its content"
+    return None
 
 
 def lineage_of(facts: Facts, attempt: Attempt) -> tuple[ManifestRef, ...]:
@@ -89,13 +128,17 @@ def lineage_of(facts: Facts, attempt: Attempt) -> tuple[ManifestRef, ...]:
 
     The manifests of the newest attempt that wrote ``restored``, then the one it names, then that one's elders. A
     manifest of an older attempt above the one that was restored from it lies on a dead branch: whoever chose to
-    restore something else may have aborted its transactions.
+    restore something else may have aborted its transactions. Before the first ``restored`` there is only what was
+    imported: it stood before the first claim.
     """
-    at = max((writer for writer in facts.restored if writer < attempt), default=None)
+    at = max((writer for writer in facts.restored if writer < attempt), default=layout.IMPORTED)
     lineage: list[ManifestRef] = []
     newest: CheckpointId | None = None
-    while at is not None:
+    while True:
         own = [ref for ref in facts.manifests if ref.attempt == at and (newest is None or ref.checkpoint <= newest)]
+        if newest is None:
+            # The newest manifest of the newest attempt is never deleted: a marker above it says that one was lost.
+            own.extend([ref for ref in facts.committed if ref.attempt == at and ref > max(own, default=NOTHING)])
         lineage.extend(ref for ref in sorted(own, reverse=True) if ref not in lineage)
         restored = facts.restored.get(at)
         named = restored.ref if restored is not None else None
@@ -123,7 +166,7 @@ def choose(plan: CheckpointPlan, attempt: Attempt, facts: Facts, *, accept_dupli
     problems: list[str] = []
     for ref in lineage:
         manifest = facts.readable.get(ref)
-        if manifest is not None and manifest.kind is CheckpointKind.MANUAL and not plan.rules.requests_are_ordinary:
+        if manifest is not None and manifest.kind in REQUESTED and not plan.rules.requests_are_ordinary:
             continue
         problem = _problem(facts, ref, manifest, stored)
         if manifest is None or problem is not None:
@@ -133,10 +176,11 @@ def choose(plan: CheckpointPlan, attempt: Attempt, facts: Facts, *, accept_dupli
         proven = not plan.rules.fall_back_with_proof or accept_duplicates
         if passed and not proven and not _cannot_have_published(facts, passed, manifest):
             return _no_proof(passed[0], ref, problems)
-        mismatch = _mismatch(plan, manifest)
-        if mismatch is not None:
-            return Refusal(mismatch)
-        return Choice(manifest, _kept(facts, lineage, ref), _next(facts), _garbage(facts, attempt, lineage))
+        fitted = fit(plan, manifest, published=ref in facts.committed)
+        if isinstance(fitted, Failure):
+            return Refusal(fitted)
+        kept, garbage = _kept(facts, lineage, ref), _garbage(facts, attempt, lineage)
+        return Choice(fitted.manifest, kept, _next(facts), garbage, fitted.notes)
     if passed:
         return Refusal(
             Failure(
@@ -183,53 +227,6 @@ def _no_proof(newest: ManifestRef, older: ManifestRef, problems: list[str]) -> R
             retryable=False,
         )
     )
-
-
-def _mismatch(plan: CheckpointPlan, manifest: Manifest) -> Failure | None:
-    """Why this query cannot go on from this checkpoint; None when it can."""
-    if manifest.pipeline != plan.pipeline:
-        return Failure(
-            CorruptSnapshot.code,
-            f"checkpoint {manifest.ref} belongs to pipeline {manifest.pipeline}, not to {plan.pipeline}",
-            hint="two locations were mixed: use a checkpointLocation of its own",
-            retryable=False,
-        )
-    if manifest.max_parallelism != plan.config.max_parallelism:
-        return Failure(
-            InvalidQuery.code,
-            f"checkpoint {manifest.ref} was taken with maxParallelism {manifest.max_parallelism}; "
-            f"this start asks for {plan.config.max_parallelism}",
-            hint=f'keep .option("maxParallelism", {manifest.max_parallelism}), or start at a new checkpointLocation',
-            retryable=False,
-        )
-    held = {entry.operator for entry in manifest.operators}
-    for operator in plan.stateful:
-        if operator not in held:
-            return Failure(
-                InvalidQuery.code,
-                f"checkpoint {manifest.ref} holds no state of operator {operator!r}; "
-                "starting it empty would give wrong results",
-                hint="restore the query as it was, or start the changed query at a new checkpointLocation",
-                retryable=False,
-            )
-    for operator in sorted(held.difference(plan.stateful)):
-        return Failure(
-            InvalidQuery.code,
-            f"checkpoint {manifest.ref} holds state of operator {operator!r}, absent from this query",
-            hint="restore the query as it was, or start the changed query at a new checkpointLocation",
-            retryable=False,
-        )
-    was = dict(manifest.shapes)
-    for operator, shape in plan.shapes:
-        if operator in was and was[operator] != shape:
-            return Failure(
-                InvalidQuery.code,
-                f"operator {operator!r} has changed: checkpoint {manifest.ref} holds the state of one that {was[operator]}; "
-                f"in this query it {shape}",
-                hint="restore the query as it was, or start the changed query at a new checkpointLocation",
-                retryable=False,
-            )
-    return None
 
 
 def _kept(facts: Facts, lineage: tuple[ManifestRef, ...], chosen: ManifestRef) -> tuple[Manifest, ...]:

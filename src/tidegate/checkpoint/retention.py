@@ -31,6 +31,21 @@ class Abandoned:
 
 
 @dataclass(frozen=True, slots=True)
+class Pins:
+    """Completed checkpoints that stay, however old: somebody builds upon them or copies them."""
+
+    since: ManifestRef | None = None
+    """The oldest one a checkpoint in flight may build upon; all later ones stay as well."""
+    exported: frozenset[ManifestRef] = frozenset()
+
+    def hold(self, ref: ManifestRef) -> bool:
+        return (self.since is not None and ref >= self.since) or ref in self.exported
+
+
+NOTHING_PINNED = Pins()
+
+
+@dataclass(frozen=True, slots=True)
 class Retention:
     """``kept``: oldest first; the last one is the newest checkpoint that passed its look, and always stays."""
 
@@ -55,14 +70,20 @@ class Retention:
     def newest(self) -> CheckpointId:
         return self.kept[-1].ref.checkpoint if self.kept else CheckpointId(0)
 
-    def plan_round(self, retained: int, *, by_reference: bool = True) -> Retention:
-        """Move everything that has become deletable into ``garbage``; exactly ``retained`` checkpoints stay.
+    def chunks_since(self, base: ManifestRef | None) -> frozenset[str]:
+        """All chunks of ``base`` and of the checkpoints completed after it; None: of all."""
+        return frozenset[str]().union(*(one.chunks for one in self.kept if base is None or one.ref >= base))
+
+    def plan_round(self, retained: int, pins: Pins = NOTHING_PINNED, *, by_reference: bool = True) -> Retention:
+        """Move everything that has become deletable into ``garbage``; exactly ``retained`` checkpoints stay, and those pinned.
 
         An abandoned checkpoint goes once a later one is complete: until then its manifest, should it have landed, is
         the best restore point. A chunk goes when a retired or abandoned checkpoint named it and no kept one does:
-        every later checkpoint is built upon the newest kept one, so it can never be named again.
+        every later checkpoint is built upon a kept one, so it can never be named again.
         """
-        retired, kept = self.kept[:-retained], self.kept[-retained:]
+        recent = self.kept[-retained:]
+        kept = tuple(one for one in self.kept if one in recent or pins.hold(one.ref))
+        retired = tuple(one for one in self.kept if one not in kept)
         over = tuple(one for one in self.abandoned if one.ref.checkpoint < self.newest())
         needed = frozenset[str]().union(*(one.chunks for one in kept)) if by_reference else frozenset[str]()
         garbage = dict.fromkeys(self.garbage)

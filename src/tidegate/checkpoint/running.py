@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from tidegate.checkpoint.effects import Effect
 from tidegate.checkpoint.events import Failure
 from tidegate.checkpoint.layout import ManifestRef
 from tidegate.checkpoint.manifest import Manifest
+from tidegate.checkpoint.orders import NO_ORDERS, Orders
 from tidegate.checkpoint.restart import Restarts
 from tidegate.checkpoint.retention import Retention
 from tidegate.checkpoint.sources import SplitAssigner
+from tidegate.checkpoint.statistics import CheckpointReport, FailureReason, LateSubtask, Outcome, acked_times
 from tidegate.checkpoint.trigger import Trigger
 from tidegate.model.elements import CheckpointKind
 from tidegate.model.ids import Attempt, CheckpointId, OperatorId, SlotIndex
@@ -28,11 +30,32 @@ class Taken:
     acks: tuple[SubtaskAcked, ...] = ()
     """Sorted by subtask."""
     requests: tuple[str, ...] = ()
+    base: ManifestRef | None = None
+    """The newest completed checkpoint at the trigger: snapshots build upon it or upon a later one."""
+    delay_ms: int = 0
+    """How long it was due before it could start."""
 
-
-@dataclass(frozen=True, slots=True)
-class Idle:
-    """No checkpoint is in flight."""
+    def report(
+        self,
+        outcome: Outcome,
+        ended_ms: int,
+        reason: FailureReason | None = None,
+        detail: str = "",
+        late: tuple[LateSubtask, ...] = (),
+    ) -> CheckpointReport:
+        return CheckpointReport(
+            checkpoint=self.ref.checkpoint,
+            attempt=self.ref.attempt,
+            kind=self.kind,
+            outcome=outcome,
+            triggered_ms=self.triggered_ms,
+            ended_ms=ended_ms,
+            acks=acked_times(self.acks),
+            reason=reason,
+            detail=detail,
+            late=late,
+            trigger_delay_ms=self.delay_ms,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +64,13 @@ class Collecting:
 
     taken: Taken
     deadline_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Acked:
+    """Every subtask has acknowledged; the manifest waits for its turn: manifests are stored in the order of their numbers."""
+
+    taken: Taken
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +92,10 @@ class Looking:
     retry_at_ms: int | None = None
 
 
-Flight: TypeAlias = Idle | Collecting | Storing | Looking
+Flight: TypeAlias = Collecting | Acked | Storing | Looking
+
+ALONE = frozenset({CheckpointKind.FINAL, CheckpointKind.SAVEPOINT})
+"""Kinds that share the channels with no other checkpoint, so that none can subsume them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +105,8 @@ class Commit:
     taken: Taken
     manifest: Manifest
     tries: int = 1
+    asked_ms: int | None = None
+    """Since when its sinks are being asked; None: they are not."""
     retry_at_ms: int | None = None
 
 
@@ -86,13 +121,31 @@ class Running:
     sources: tuple[SplitAssigner, ...]
     retention: Retention
     restarts: Restarts
-    flight: Flight = Idle()
+    flights: tuple[Flight, ...] = ()
+    """Checkpoints between trigger and completion, oldest first; at most one of them is being stored or looked after."""
     commits: tuple[Commit, ...] = ()
     """At most two, oldest first: the first one's sinks are being asked, the second one waits."""
     cleaning: bool = False
     failures_in_a_row: int = 0
+    repeat_at_ms: int = 0
+    """When messages without an answer are sent again."""
+    far_behind: bool = False
+    """Sources say that they lag far behind their input."""
+    orders: Orders = NO_ORDERS
     exhausted: frozenset[tuple[OperatorId, SlotIndex]] = frozenset()
     """Source subtasks that have emitted everything there is."""
+
+    def flight(self, checkpoint: CheckpointId | None) -> Flight | None:
+        return next((one for one in self.flights if one.taken.ref.checkpoint == checkpoint), None)
+
+    def moved(self, flight: Flight) -> Running:
+        """The same, with that checkpoint in its next phase."""
+        ref = flight.taken.ref
+        return replace(self, flights=tuple(flight if one.taken.ref == ref else one for one in self.flights))
+
+    def landed(self, ref: ManifestRef) -> Running:
+        """The same without that checkpoint: it is decided."""
+        return replace(self, flights=tuple(one for one in self.flights if one.taken.ref != ref))
 
     @property
     def concluded(self) -> bool:
@@ -120,6 +173,11 @@ class Complete:
     """The final checkpoint is committed: there is nothing left to do."""
 
 
-Exit: TypeAlias = FencedOut | Broken | Complete
+@dataclass(frozen=True, slots=True)
+class Suspended:
+    """The savepoint to stop with is exported."""
+
+
+Exit: TypeAlias = FencedOut | Broken | Complete | Suspended
 Turn: TypeAlias = tuple[Running, tuple[Effect, ...], Exit | None]
 """What an event does to a running attempt. With an exit the attempt must end, and ``Running`` is as it was last."""

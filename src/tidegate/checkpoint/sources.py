@@ -41,12 +41,12 @@ def done_prefix(done: tuple[Interval, ...]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What one reader has been given in this attempt."""
+    """What one reader has been sent in this attempt."""
 
-    held: frozenset[int] = frozenset()
-    """Given and not yet reported finished."""
     sequence: int = 0
     """Of the next AssignSplits."""
+    unconfirmed: tuple[AssignSplits, ...] = ()
+    """Sent, and the reader has not said that it took them in: they may be lost, and are sent again."""
     wants: bool = False
     """Has asked and got nothing yet: first to get what is discovered."""
     unanswered: bool = False
@@ -65,7 +65,8 @@ class SplitAssigner:
     open: tuple[SplitPosition, ...] = ()
     """``done`` and ``open`` as of the newest completed checkpoint of the lineage."""
     returning: tuple[SplitPosition, ...] = ()
-    """Open at the restore, not given to a reader yet: first in line, with their positions."""
+    """Open at the restore, not given to a reader yet: first in line, with their positions, once the enumerator has said
+    what there is beside them."""
     known: tuple[Interval, ...] = ()
     """Numbers of all splits discovered in this attempt; each is taken up once, however often it is reported."""
     pending: tuple[Split, ...] = ()
@@ -88,9 +89,15 @@ class SplitAssigner:
             and not contains(self.known, split.number)
             and not contains(self.done, split.number)
         )
+        # Those before one that was open at the restore were being read as well, or about to be. They go with it: behind
+        # it, rows that no run without a failure would call late could come after the watermark.
+        last_open = max((position.split.number for position in self.returning), default=-1)
+        beside = tuple(SplitPosition(split=split, position=None) for split in new if split.number < last_open)
+        new = tuple(split for split in new if split.number > last_open)
         return replace(
             self,
             enumerator=state,
+            returning=(*self.returning, *beside),
             known=add_numbers(self.known, (split.number for split in splits)),
             pending=(*self.pending[self.given :], *new) if new else self.pending,
             given=0 if new else self.given,
@@ -101,26 +108,38 @@ class SplitAssigner:
 
     def on_wanted(self, message: SplitsWanted) -> SplitAssigner:
         share = self.shares[message.slot]
-        held = share.held.difference(message.finished)
-        # It holds fewer than we gave: an assignment is still on its way, and this request was sent before it arrived.
-        asks = len(held) <= message.open
-        return self._with(message.slot, replace(share, held=held, wants=asks, unanswered=asks))
+        unconfirmed = tuple(one for one in share.unconfirmed if one.sequence >= message.received)
+        # Asked before the last assignment arrived: that one is the answer, however often the question is repeated.
+        asks = message.asks and message.received >= share.sequence
+        return self._with(message.slot, replace(share, unconfirmed=unconfirmed, wants=asks, unanswered=asks))
 
-    def assign(self, attempt: Attempt) -> tuple[SplitAssigner, tuple[AssignSplits, ...]]:
-        """Give out what can be given out now. Called after every change; sorted by slot."""
+    def unconfirmed(self, slot: SlotIndex | None = None) -> tuple[AssignSplits, ...]:
+        """What that reader, or any, has been sent and may have missed; in order."""
+        shares = self.shares if slot is None else (self.shares[slot],)
+        return tuple(message for share in shares for message in share.unconfirmed)
+
+    def assign(
+        self, attempt: Attempt, asked: SlotIndex | None = None
+    ) -> tuple[SplitAssigner, tuple[AssignSplits, ...]]:
+        """Give out what can be given out now. Called after every change; sorted by slot.
+
+        ``asked``: nothing has changed but that this reader asked: whoever else wants something has waited in vain already.
+        """
         deals: dict[int, list[SplitPosition]] = {}
         assigner = self
-        for number, position in enumerate(assigner.returning):
-            deals.setdefault(number % len(self.shares), []).append(position)
-        assigner = replace(assigner, returning=())
+        if assigner.discovered:
+            for number, position in enumerate(assigner.returning):
+                deals.setdefault(number % len(self.shares), []).append(position)
+            assigner = replace(assigner, returning=())
         if assigner.endless:
             fresh = assigner.pending[assigner.given :]
             for split in fresh:
                 slot = split.number % len(self.shares)
                 deals.setdefault(slot, []).append(SplitPosition(split=split, position=None))
             assigner = replace(assigner, given=len(assigner.pending))
-        for slot, share in enumerate(assigner.shares):
-            if share.wants and assigner.given < len(assigner.pending):
+        everyone = range(len(self.shares))
+        for slot in everyone if asked is None else (asked,):
+            if assigner.shares[slot].wants and assigner.given < len(assigner.pending):
                 # Many small splits go in handfuls, the last ones singly, so that readers end together.
                 left = len(assigner.pending) - assigner.given
                 count = min(max(left // (2 * len(self.shares)), 1), SPLITS_PER_REQUEST_MAX)
@@ -129,27 +148,28 @@ class SplitAssigner:
                 assigner = replace(assigner, given=assigner.given + count)
         no_more = assigner.bounded and not assigner.unassigned
         messages: list[AssignSplits] = []
-        for slot, share in enumerate(assigner.shares):
+        concerned = everyone if asked is None or no_more else sorted({*deals, asked})
+        for slot in concerned:
+            share = assigner.shares[slot]
             splits = tuple(deals.get(slot, ()))
             nothing_yet = share.unanswered and assigner.discovered
             if not splits and not nothing_yet and not (no_more and not share.told_no_more):
                 continue
-            messages.append(
-                AssignSplits(
-                    attempt=attempt,
-                    operator=self.operator,
-                    subtask=SlotIndex(slot),
-                    sequence=share.sequence,
-                    splits=splits,
-                    unassigned=assigner.unassigned,
-                    no_more=no_more,
-                )
+            message = AssignSplits(
+                attempt=attempt,
+                operator=self.operator,
+                subtask=SlotIndex(slot),
+                sequence=share.sequence,
+                splits=splits,
+                unassigned=assigner.unassigned,
+                no_more=no_more,
             )
+            messages.append(message)
             assigner = assigner._with(
                 SlotIndex(slot),
                 Share(
-                    held=share.held | {position.split.number for position in splits},
                     sequence=share.sequence + 1,
+                    unconfirmed=(*share.unconfirmed, message),
                     wants=share.wants and not splits,
                     told_no_more=share.told_no_more or no_more,
                 ),
@@ -175,11 +195,7 @@ class SplitAssigner:
 
     def on_completed(self, state: SourceState) -> SplitAssigner:
         """The checkpoint with this state is complete: positions are reported relative to it from now on."""
-        shares = tuple(
-            replace(share, held=frozenset(one for one in share.held if not contains(state.done, one)))
-            for share in self.shares
-        )
-        return replace(self, done=state.done, open=state.open, shares=shares)
+        return replace(self, done=state.done, open=state.open)
 
     def _with(self, slot: SlotIndex, share: Share) -> SplitAssigner:
         return replace(self, shares=(*self.shares[:slot], share, *self.shares[slot + 1 :]))

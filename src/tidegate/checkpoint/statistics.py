@@ -25,17 +25,21 @@ class FailureReason(Enum):
 
     TIMED_OUT = "not every subtask acknowledged in time"
     DECLINED = "a subtask was not ready"
+    UPLOAD_FAILED = "a subtask could not store its snapshot"
     UNCONFIRMED_CHUNK = "a subtask named a chunk of a checkpoint it should not build upon"
     STORE_UNKNOWN = "the store did not say whether the manifest was written"
+    SUBSUMED = "a later checkpoint overtook it"
     ATTEMPT_ENDED = "the attempt ended"
 
     @property
     def counts(self) -> bool:
         match self:
-            case FailureReason.TIMED_OUT | FailureReason.STORE_UNKNOWN:
+            case FailureReason.TIMED_OUT | FailureReason.UPLOAD_FAILED | FailureReason.STORE_UNKNOWN:
                 return True
             # A subtask that starts slowly, or that has not heard of a completion yet, is no sign of trouble.
-            case FailureReason.DECLINED | FailureReason.UNCONFIRMED_CHUNK | FailureReason.ATTEMPT_ENDED:
+            case FailureReason.DECLINED | FailureReason.UNCONFIRMED_CHUNK:
+                return False
+            case FailureReason.SUBSUMED | FailureReason.ATTEMPT_ENDED:
                 return False
 
 
@@ -71,10 +75,17 @@ class CheckpointReport:
     detail: str = ""
     late: tuple[LateSubtask, ...] = ()
     committed_ms: int | None = None
+    trigger_delay_ms: int = 0
+    """From the moment it was due to its trigger."""
 
     @property
     def duration_ms(self) -> int:
         return self.ended_ms - self.triggered_ms
+
+    @property
+    def commit_ms(self) -> int | None:
+        """From completion until the output was visible; None: not yet."""
+        return None if self.committed_ms is None else self.committed_ms - self.ended_ms
 
     @property
     def uploaded_bytes(self) -> int:
@@ -83,6 +94,16 @@ class CheckpointReport:
     @property
     def state_bytes(self) -> int:
         return sum(times.state_bytes for _, times in self.acks)
+
+    @property
+    def in_flight_bytes(self) -> int:
+        """Rows that unaligned barriers overtook."""
+        return sum(times.in_flight_bytes for _, times in self.acks)
+
+    @property
+    def unaligned(self) -> bool:
+        """At some subtask the barrier overtook rows."""
+        return any(times.unaligned for _, times in self.acks)
 
     def __str__(self) -> str:
         head = f"checkpoint {self.checkpoint} ({self.kind.value}) {self.outcome.value} after {self.duration_ms} ms"
@@ -112,7 +133,9 @@ class History:
             case Outcome.COMPLETED:
                 return replace(self, reports=(*self.reports, report)[-HISTORY_MAX:], completed=self.completed + 1)
             case Outcome.FAILED:
-                return replace(self, reports=(*self.reports, report)[-HISTORY_MAX:], failed=self.failed + 1)
+                # One that was overtaken by a better one is no failure.
+                failed = 0 if report.reason is FailureReason.SUBSUMED else 1
+                return replace(self, reports=(*self.reports, report)[-HISTORY_MAX:], failed=self.failed + failed)
 
     def last_completed(self) -> CheckpointReport | None:
         return next((report for report in reversed(self.reports) if report.outcome is not Outcome.FAILED), None)

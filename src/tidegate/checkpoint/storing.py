@@ -42,7 +42,7 @@ from tidegate.checkpoint.manifest import Claim, Committed, Restored, decode, enc
 from tidegate.checkpoint.plan import CheckpointPlan
 from tidegate.checkpoint.ports import BlobStore, Created
 from tidegate.checkpoint.recovery import facts_from
-from tidegate.model.errors import TidegateError, Unavailable
+from tidegate.model.errors import CorruptSnapshot, TidegateError, Unavailable
 from tidegate.model.ids import Attempt
 
 StorageEffect: TypeAlias = (
@@ -57,16 +57,21 @@ def perform(plan: CheckpointPlan, effect: StorageEffect, store: BlobStore, now_m
             return _claim(effect, store, now_ms)
         case WriteRestored():
             return _restored(effect, store, now_ms)
-        case ListLocation(attempt):
+        case ListLocation(attempt, verify_chunks):
             try:
-                return LocationListed(now_ms(), attempt, facts_from(plan, attempt, store.list(""), store.read))
+                keys = store.list("")
+                _refuse_lost_claims(attempt, keys, store)
+                facts = facts_from(plan, attempt, keys, store.read, verify_chunks=verify_chunks)
+                return LocationListed(now_ms(), attempt, facts)
             except TidegateError as error:
                 return ListingFailed(now_ms(), attempt, failure_of(error))
         case LookForClaim(attempt, about):
             try:
                 newer = store.read(claim_key(Attempt(attempt + 1))) is not None
-            except Unavailable:
-                return LookFailed(now_ms(), attempt, about)
+                if not newer:
+                    _refuse_lost_claims(attempt, (), store, oldest=attempt)
+            except TidegateError as error:
+                return LookFailed(now_ms(), attempt, about, failure_of(error))
             return LookAnswered(now_ms(), attempt, about, newer)
         case StoreManifest():
             return _manifest(effect, store, now_ms)
@@ -85,6 +90,30 @@ def failure_of(error: TidegateError) -> Failure:
     return Failure(error.code, error.message, error.hint, retryable=isinstance(error, Unavailable))
 
 
+def error_from(failure: Failure) -> TidegateError:
+    """The exception that a failure was, or stands for."""
+    kinds = {kind.code: kind for kind in TidegateError.__subclasses__()}
+    error = kinds.get(failure.code, TidegateError)(failure.message, hint=failure.hint)
+    error.operator, error.position = failure.operator, failure.position
+    return error
+
+
+def _refuse_lost_claims(attempt: Attempt, listed: tuple[str, ...], store: BlobStore, oldest: int = 1) -> None:
+    """Claims are dense and never deleted, so a location without them is not the one we know.
+
+    A mount point whose disk is gone is an empty directory that takes every write. Without this, an attempt would
+    find no checkpoint there and begin from nothing.
+    """
+    known = frozenset(listed)
+    for number in range(oldest, attempt + 1):
+        key = claim_key(Attempt(number))
+        if key not in known and store.read(key) is None:
+            raise CorruptSnapshot(
+                f"{key} is missing from the checkpoint location, though this is attempt {attempt}",
+                hint="is the right disk mounted there? Bring the files back and start again",
+            )
+
+
 def _claim(effect: WriteClaim, store: BlobStore, now_ms: Callable[[], int]) -> Event:
     key = claim_key(effect.attempt)
     try:
@@ -92,8 +121,8 @@ def _claim(effect: WriteClaim, store: BlobStore, now_ms: Callable[[], int]) -> E
         if isinstance(made, Created):
             return ClaimWritten(now_ms(), effect.attempt)
         found = store.read(key)
-    except Unavailable:
-        return ClaimUnknown(now_ms(), effect.attempt)
+    except TidegateError as error:
+        return ClaimUnknown(now_ms(), effect.attempt, failure_of(error))
     if found is None:
         return ClaimUnknown(now_ms(), effect.attempt)
     return ClaimRefused(now_ms(), effect.attempt, decode(Claim, key, found).process)
@@ -106,8 +135,8 @@ def _restored(effect: WriteRestored, store: BlobStore, now_ms: Callable[[], int]
         if isinstance(made, Created):
             return RestoredWritten(now_ms(), effect.attempt)
         found = store.read(key)
-    except Unavailable:
-        return RestoredUnknown(now_ms(), effect.attempt)
+    except TidegateError as error:
+        return RestoredUnknown(now_ms(), effect.attempt, failure_of(error))
     if found is None:
         return RestoredUnknown(now_ms(), effect.attempt)
     return RestoredRefused(now_ms(), effect.attempt, decode(Restored, key, found))
@@ -121,8 +150,8 @@ def _manifest(effect: StoreManifest, store: BlobStore, now_ms: Callable[[], int]
         if isinstance(made, Created):
             return ManifestStored(now_ms(), ref)
         return ManifestRefused(now_ms(), ref, ours=store.read(key) == data)
-    except Unavailable:
-        return ManifestUnknown(now_ms(), ref)
+    except TidegateError as error:
+        return ManifestUnknown(now_ms(), ref, failure_of(error))
 
 
 def _delete(effect: Delete, store: BlobStore, now_ms: Callable[[], int]) -> Event:

@@ -62,6 +62,8 @@ class QueryConfig(msgspec.Struct, frozen=True, kw_only=True):
     channel_batches_max: int = 16
     channel_bytes_max: int = 16 * 1024 * 1024
     """Credit per channel, in batches and in bytes, whichever is used up first."""
+    channel_time_max_ms: int = 1_000
+    """Rows under way in a channel are bounded to about as many as its reader takes in this long; 0: by credit alone."""
     heartbeat_interval_ms: int = 500
     silence_timeout_ms: int = 8_000
     """A peer not heard of for this long is gone."""
@@ -99,6 +101,18 @@ class QueryConfig(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError(
                 f"parallelism must be between 1 and maxParallelism ({self.max_parallelism}), not {self.parallelism}"
             )
-        for name in ("checkpoint_interval_ms", "checkpoint_timeout_ms", "checkpoints_retained", "batch_rows_max"):
+        for name in (
+            "checkpoint_interval_ms",
+            "checkpoint_timeout_ms",
+            "checkpoints_retained",
+            "batch_rows_max",
+            "checkpoints_concurrent_max",
+            "message_repeat_ms",
+        ):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
+        if self.checkpoint_min_pause_ms and self.checkpoints_concurrent_max > 1:
+            raise ValueError(
+                "checkpointMinPause counts from the end of a checkpoint to the next start, so only one can be in flight: "
+                f"leave it out, or set checkpointsConcurrent to 1 instead of {self.checkpoints_concurrent_max}"
+            )

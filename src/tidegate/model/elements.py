@@ -31,6 +31,14 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
+class Rejected:
+    """Rows a user function raised for, one letter each (columns as ``plan/dead_letters.py`` has them, as far as the operator
+    knows). They leave their chain sideways, to the dead-letter sink of the stage."""
+
+    letters: pl.DataFrame
+
+
+@dataclass(frozen=True, slots=True)
 class Watermark:
     """No row with an event time before ``at_us`` is expected any more on this channel."""
 
@@ -86,4 +94,6 @@ class EndOfData:
 
 Element: TypeAlias = Batch | Watermark | Idle | SourceStatus | Barrier | CancelCheckpoint | EndOfData
 Output: TypeAlias = Batch | Watermark
+"""What leaves a chain."""
+Produced: TypeAlias = Output | Rejected
 """What an operator may produce."""

@@ -16,7 +16,7 @@ PipelineId = NewType("PipelineId", str)
 """Random, chosen at the first start, stored in ``pipeline.json``."""
 
 OperatorId = NewType("OperatorId", str)
-"""Stable under changes around the operator: ``source-0``, ``aggregate-1``, ``sink-0``."""
+"""What the operator is and what it reads or groups by, not where it stands: ``source-parquet_bids``, ``aggregate-auction``."""
 
 StageId = NewType("StageId", int)
 SlotIndex = NewType("SlotIndex", int)

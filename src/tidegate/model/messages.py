@@ -113,6 +113,8 @@ class SubtaskDeclined(FromSlot, frozen=True, tag="declined"):
     subtask: SubtaskId
     checkpoint: CheckpointId
     reason: str
+    counts: bool = False
+    """The snapshot was taken and could not be stored: a sign of trouble. False: the subtask was not ready for one."""
 
 
 class SplitsWanted(FromSlot, frozen=True, tag="splits-wanted"):
@@ -123,6 +125,8 @@ class SplitsWanted(FromSlot, frozen=True, tag="splits-wanted"):
     finished: tuple[int, ...] = ()
     received: int = 0
     """How many assignments have been taken in, without a gap: later ones that were sent before this are sent again."""
+    asks: bool = True
+    """False: nothing is wanted, this only says what has been received."""
 
 
 class SourceExhausted(FromSlot, frozen=True, tag="exhausted"):
@@ -139,6 +143,8 @@ class OperatorMetrics(msgspec.Struct, frozen=True, kw_only=True):
     rows_in: int = 0
     rows_out: int = 0
     late_rows: int = 0
+    rejected_rows: int = 0
+    """Rows its user function raised for, given to the dead-letter sink."""
     state_rows: int = 0
     state_bytes: int = 0
     watermark_us: int | None = None
@@ -172,6 +178,11 @@ class SlotLeft(FromSlot, frozen=True, tag="left"):
 
 class SlotAlive(FromSlot, frozen=True, tag="slot-alive"):
     """Heartbeat of the slot, sent by a thread of its own."""
+
+    doing: str = ""
+    """Stage and operator inside whose call the loop is, e.g. ``2 sink-0``; empty: in none."""
+    doing_ms: int = 0
+    """For how long."""
 
 
 SlotMessage: TypeAlias = (

@@ -23,6 +23,10 @@ def explain(error: OSError, doing: str, path: object) -> TidegateError:
             return Unavailable(
                 where, hint="the disk or the quota is full: free some space, the query goes on by itself"
             )
+        case errno.EFBIG:
+            return Unavailable(
+                where, hint="the process may not write files that large (ulimit -f): raise the limit and start again"
+            )
         case errno.ENOENT:
             return Unavailable(where, hint="the location vanished (unmounted, or deleted by somebody): bring it back")
         case _:

@@ -1,8 +1,8 @@
 """Second phase of an aggregation: accumulators of batches are merged into keyed state.
 
 Append: a group leaves once, when the watermark reaches its end, and is forgotten. Update: the current value of every group that a batch
-changed leaves at once. A row is late when its group's end has been reached; late rows are dropped and counted (accumulator rows, as
-Spark counts them).
+changed leaves at once. A row is late when its group's end has been reached; late rows are dropped and counted, rows of the
+input: what the first phase made one row of counts as many.
 """
 
 from __future__ import annotations
@@ -19,13 +19,15 @@ from tidegate.model.errors import CorruptSnapshot
 from tidegate.model.ids import CheckpointId
 from tidegate.model.snapshot import ChunkHandle, KeyGroupRange
 from tidegate.operators.accumulators.protocol import Merging
+from tidegate.operators.closed import Closed, beyond, closed_until
 from tidegate.operators.columns import polars_type
-from tidegate.operators.partial_aggregate import accumulators_of, key_schema
+from tidegate.operators.partial_aggregate import accumulators_of, key_schema, rows_column
 from tidegate.operators.protocol import OperatorContext, OperatorCounters, OperatorState, Restored
 from tidegate.plan.relational import Aggregate, OutputMode
 from tidegate.state.chunk import RestoredChunk
 from tidegate.state.frames import picked
 from tidegate.state.hashing import hash_columns
+from tidegate.state.keygroups import key_groups
 from tidegate.state.leaves import Leaf, leaves_of, put_together, take_apart
 from tidegate.state.table import KeyedTable
 
@@ -38,6 +40,8 @@ class AggregateValue(msgspec.Struct, frozen=True, tag_field="format", tag="aggre
 
     watermark_us: int
     groups: KeyGroupRange
+    closed: tuple[Closed, ...] = ()
+    """What earlier owners had closed beyond that watermark."""
 
 
 class AggregateOperator:
@@ -50,6 +54,7 @@ class AggregateOperator:
         self._keys = key_schema(node)
         self._accumulators = accumulators_of(node)
         self._merging = Merging(self._accumulators)
+        self._rows_column = rows_column(self._accumulators)
         self._leaves = leaves_of(self._keys)
         self._hashed = [i for i, leaf in enumerate(self._leaves) if not leaf.presence]
         self._hashed_types = tuple(self._leaves[i].type for i in self._hashed)
@@ -62,6 +67,7 @@ class AggregateOperator:
             max_parallelism=context.max_parallelism,
         )
         self._watermark_us = WATERMARK_MIN_US
+        self._closed: tuple[Closed, ...] = ()
         self._first_end_us: int | None = None
         self._restore(context.restored)
 
@@ -103,8 +109,11 @@ class AggregateOperator:
         return iter(())
 
     def snapshot(self, checkpoint: CheckpointId) -> OperatorState:
-        value = AggregateValue(self._watermark_us, self._context.groups)
-        return OperatorState(chunks=self._table.snapshot(checkpoint), value=msgspec.msgpack.encode(value))
+        closed = beyond(self._closed, self._context.groups, self._watermark_us)
+        value = AggregateValue(self._watermark_us, self._context.groups, closed)
+        chunks = self._table.snapshot(checkpoint)
+        self._table.finish_capture()
+        return OperatorState(chunks=chunks, value=msgspec.msgpack.encode(value))
 
     def on_stored(self, checkpoint: CheckpointId, handles: tuple[ChunkHandle, ...]) -> None:
         self._table.on_stored(checkpoint, handles)
@@ -119,18 +128,26 @@ class AggregateOperator:
 
     def _on_time(self, rows: pl.DataFrame) -> pl.DataFrame:
         event_time = self._node.event_time
-        if event_time is None or self._watermark_us == WATERMARK_MIN_US:
+        if event_time is None or (self._watermark_us == WATERMARK_MIN_US and not self._closed):
             return rows
         end = pl.col(event_time.column)
         if event_time.field is not None:
             end = end.struct.field(event_time.field)
         # A null event time is never late and never closed.
-        late = rows.select((end.to_physical() <= self._watermark_us).fill_null(False)).to_series()
+        late = rows.select((end.to_physical() <= self._late_until(rows)).fill_null(False)).to_series()
         if not late.any():
             return rows
-        on_time = rows.filter(~late)
-        self.counters.late_rows += rows.height - on_time.height
-        return on_time
+        self.counters.late_rows += int(rows.get_column(self._rows_column).filter(late).sum())
+        return rows.filter(~late)
+
+    def _late_until(self, rows: pl.DataFrame) -> int | pl.Series:
+        """Of every row, where what an earlier owner had closed lies beyond the watermark; otherwise one for all of them."""
+        self._closed = beyond(self._closed, self._context.groups, self._watermark_us)
+        if not self._closed or not self._keys:
+            return max((self._watermark_us, *(one.until_us for one in self._closed)))
+        groups = key_groups(self._hash_keys(take_apart(rows, self._keys)), self._context.max_parallelism)
+        until_us = np.maximum(closed_until(self._closed, groups.astype(np.int64)), self._watermark_us)
+        return pl.Series(until_us)
 
     def _merge(self, keys: pl.DataFrame, added: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Returns the groups that changed, each once: keys and what is now in the table for them."""
@@ -181,22 +198,23 @@ class AggregateOperator:
     def _restore(self, restored: Restored) -> None:
         owners = [_decoded(value) for value in restored.values]
         overlapping = [owner for owner in owners if owner.groups.intersect(self._context.groups) is not None]
-        # All old owners behind one exchange had the same watermark at the barrier; the greatest never goes back.
-        self._watermark_us = max((owner.watermark_us for owner in overlapping), default=WATERMARK_MIN_US)
-        self._table.restore([self._without_closed(chunk, overlapping) for chunk in restored.chunks])
+        self._watermark_us = min((owner.watermark_us for owner in overlapping), default=WATERMARK_MIN_US)
+        closed = [one for owner in overlapping for one in (Closed(owner.groups, owner.watermark_us), *owner.closed)]
+        self._closed = beyond(closed, self._context.groups, self._watermark_us)
+        self._table.restore([self._without_closed(chunk, closed) for chunk in restored.chunks])
         if self._end_leaf is not None:
             self._first_end_us = self._table.smallest(self._end_leaf)
         self._count()
 
-    def _without_closed(self, chunk: RestoredChunk, owners: list[AggregateValue]) -> RestoredChunk:
+    def _without_closed(self, chunk: RestoredChunk, closed: list[Closed]) -> RestoredChunk:
         """Groups that their owner had closed before the barrier: stored earlier, emitted, gone."""
         if self._end_leaf is None:
             return chunk
-        closed = pl.lit(False)
-        for owner in owners:
-            owned = (pl.col("kg") >= owner.groups.start) & (pl.col("kg") < owner.groups.stop)
-            closed = closed | (owned & (pl.col(f"k{self._end_leaf}").to_physical() <= owner.watermark_us))
-        return RestoredChunk(chunk.handle, chunk.rows.filter(~closed.fill_null(False)))
+        gone = pl.lit(False)
+        for one in closed:
+            owned = (pl.col("kg") >= one.groups.start) & (pl.col("kg") < one.groups.stop)
+            gone = gone | (owned & (pl.col(f"k{self._end_leaf}").to_physical() <= one.until_us))
+        return RestoredChunk(chunk.handle, chunk.rows.filter(~gone.fill_null(False)))
 
 
 def _event_time_leaf(node: Aggregate, leaves: tuple[Leaf, ...]) -> int | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tidegate.model.config import QueryConfig
 from tidegate.model.errors import Bug
 from tidegate.operators.assign_watermark import AssignWatermarkOperator
+from tidegate.operators.dead_letters import DeadLetterOperator
 from tidegate.operators.ports import Connectors
 from tidegate.operators.protocol import Operator, OperatorContext
 from tidegate.operators.sink import SinkOperator
@@ -50,7 +51,8 @@ def build(
         case Scan():
             return SourceOperator(node, context, connectors.source(node), config, now_ms)
         case Sink():
-            return SinkOperator(node, context, connectors.sink(node))
+            kind = DeadLetterOperator if node.dead_letters else SinkOperator
+            return kind(node, context, connectors.sink(node))
         case AssignWatermark():
             return AssignWatermarkOperator(node, context)
         case Union():
@@ -78,11 +80,11 @@ def build(
         case PythonEval():
             from tidegate.operators.python_eval import PythonEvalOperator
 
-            return PythonEvalOperator(node, load)
+            return PythonEvalOperator(node, load, tolerant=bool(config.dead_letter))
         case MapBatches():
             from tidegate.operators.map_batches import MapBatchesOperator
 
-            return MapBatchesOperator(node, load)
+            return MapBatchesOperator(node, load, tolerant=bool(config.dead_letter))
         case StaticJoin():
             from tidegate.operators.static_join import StaticJoinOperator
 

@@ -14,23 +14,28 @@ import polars as pl
 import pyarrow as pa
 
 from tidegate.model import types as t
-from tidegate.model.elements import Batch, Output
-from tidegate.model.errors import UserCodeFailed
+from tidegate.model.elements import Batch, Produced, Rejected
 from tidegate.operators.arrow_columns import arrow_column, polars_column
+from tidegate.operators.bisection import Accepted, Refused, first_refused, sifted
 from tidegate.operators.columns import arrow_type, plan_type
+from tidegate.operators.letters import failure_at, failure_of_all, rejected
 from tidegate.operators.pandas_values import frame_to_table, to_pandas
 from tidegate.operators.protocol import Stateless
-from tidegate.operators.user_functions import Load, describe_row, failure, load_function
+from tidegate.operators.user_functions import Load, load_function
 from tidegate.plan.relational import MapBatches, UdfKind
 
 _OUTPUT_ROWS_MAX = 65_536
 
 
 class MapBatchesOperator(Stateless):
-    """Result columns are matched to the declared schema by name and cast; what does not fit is the user's error."""
+    """Result columns are matched to the declared schema by name and cast; what does not fit is the user's error.
 
-    def __init__(self, node: MapBatches, load: Load) -> None:
+    Tolerant: rows that the function raises for are rejected, and it is called again with the others.
+    """
+
+    def __init__(self, node: MapBatches, load: Load, *, tolerant: bool = False) -> None:
         super().__init__()
+        self._tolerant = tolerant
         self._node = node
         self._pandas = node.kind in (UdfKind.PANDAS, UdfKind.PANDAS_ITER)
         self._function = load_function(load, node.command, node.label).function
@@ -38,27 +43,50 @@ class MapBatchesOperator(Stateless):
         names = zip(node.output_names, node.schema, strict=True)
         self._public = tuple(t.Field(name, field.type, field.nullable) for name, field in names)
 
-    def on_batch(self, batch: Batch) -> Iterator[Output]:
+    def on_batch(self, batch: Batch) -> Iterator[Produced]:
         if batch.rows.is_empty():
             return
-        try:
-            argument = self._argument(batch.rows)
-            results = iter(self._function(iter([argument])))
-        except Exception as error:
-            raise self._failure(error, batch.rows) from error
-        while (rows := self._next(results, batch.rows)) is not None:
-            for part in rows.iter_slices(_OUTPUT_ROWS_MAX):
+        results = self._sifted(batch.rows) if self._tolerant else self._strict(batch.rows)
+        for result in results:
+            if isinstance(result, Rejected):
+                yield result
+                continue
+            for part in result.iter_slices(_OUTPUT_ROWS_MAX):
                 yield batch.with_rows(part)
 
-    def _next(self, results: Iterator[Any], rows: pl.DataFrame) -> pl.DataFrame | None:
+    def _strict(self, rows: pl.DataFrame) -> Iterator[pl.DataFrame]:
+        """Results go out as the function yields them."""
         try:
-            for result in results:
-                table = self._checked(result)
-                if table.num_rows:
-                    return self._renamed(table)
-        except Exception as error:
-            raise self._failure(error, rows) from error
-        return None
+            yield from self._results(rows)
+            return
+        except Exception as error:  # noqa: BLE001 - whatever user code raises
+            failed = error
+        # Not in the handler: what the next calls raise has nothing to do with the first.
+        first = first_refused(range(rows.height), lambda part: self._all_results(rows, part), failed)
+        if first is None:
+            raise failure_of_all(rows, failed, self._operator) from failed
+        raise failure_at(rows, first, self._operator) from first.error
+
+    def _sifted(self, rows: pl.DataFrame) -> Iterator[pl.DataFrame | Rejected]:
+        """What a call yields goes out once the function has taken all of the rows: it may still raise for the last one."""
+        refused: list[Refused] = []
+        for outcome in sifted(range(rows.height), lambda part: self._all_results(rows, part)):
+            match outcome:
+                case Accepted(result=results):
+                    yield from results
+                case Refused():
+                    refused.append(outcome)
+        if refused:
+            yield rejected(rows, refused, self._node.label)
+
+    def _all_results(self, rows: pl.DataFrame, part: range) -> list[pl.DataFrame]:
+        return list(self._results(rows.slice(part.start, len(part))))
+
+    def _results(self, rows: pl.DataFrame) -> Iterator[pl.DataFrame]:
+        for result in self._function(iter([self._argument(rows)])):
+            table = self._checked(result)
+            if table.num_rows:
+                yield self._renamed(table)
 
     def _argument(self, rows: pl.DataFrame) -> pa.RecordBatch | pd.DataFrame:
         if self._node.input_schema:
@@ -102,9 +130,6 @@ class MapBatchesOperator(Stateless):
     def _renamed(self, table: pa.Table) -> pl.DataFrame:
         columns = zip(table.columns, self._node.schema, strict=True)
         return pl.DataFrame([polars_column(column, field.type, field.name) for column, field in columns])
-
-    def _failure(self, error: Exception, rows: pl.DataFrame) -> UserCodeFailed:
-        return failure(error, self._operator, describe_row(rows, 0, f"first row of the batch of {rows.height}"))
 
 
 def _rows_of(array: pa.Array) -> pd.Series:

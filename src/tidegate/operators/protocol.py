@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from tidegate.model.elements import Batch, Output, SourceStatus
+from tidegate.model.elements import Batch, Produced, SourceStatus
 from tidegate.model.ids import Attempt, CheckpointId, OperatorId, SlotIndex
 from tidegate.model.snapshot import ChunkHandle, Committable, KeyGroupRange, SourceProgress
 from tidegate.state.chunk import NewChunk, RestoredChunk
@@ -63,9 +63,9 @@ class Operator(Protocol):
 
     counters: OperatorCounters
 
-    def on_batch(self, batch: Batch) -> Iterator[Output]: ...
+    def on_batch(self, batch: Batch) -> Iterator[Produced]: ...
 
-    def on_watermark(self, watermark_us: int) -> Iterator[Output]:
+    def on_watermark(self, watermark_us: int) -> Iterator[Produced]:
         """Rows the watermark releases; the loop forwards the watermark itself afterwards, as ``output_watermark`` says."""
         ...
 
@@ -73,11 +73,11 @@ class Operator(Protocol):
         """What a watermark of the input promises about the output; None: this operator makes its own."""
         ...
 
-    def on_status(self, status: SourceStatus) -> Iterator[Output]:
+    def on_status(self, status: SourceStatus) -> Iterator[Produced]:
         """The source of this chain opened or closed splits."""
         ...
 
-    def on_end(self) -> Iterator[Output]:
+    def on_end(self) -> Iterator[Produced]:
         """All input has ended. Not a drain: windows close only by a watermark."""
         ...
 
@@ -100,19 +100,19 @@ class Stateless:
     def __init__(self) -> None:
         self.counters = OperatorCounters()
 
-    def on_batch(self, batch: Batch) -> Iterator[Output]:
+    def on_batch(self, batch: Batch) -> Iterator[Produced]:
         raise NotImplementedError
 
-    def on_watermark(self, watermark_us: int) -> Iterator[Output]:
+    def on_watermark(self, watermark_us: int) -> Iterator[Produced]:
         return iter(())
 
     def output_watermark(self, watermark_us: int) -> int | None:
         return watermark_us
 
-    def on_status(self, status: SourceStatus) -> Iterator[Output]:
+    def on_status(self, status: SourceStatus) -> Iterator[Produced]:
         return iter(())
 
-    def on_end(self) -> Iterator[Output]:
+    def on_end(self) -> Iterator[Produced]:
         return iter(())
 
     def snapshot(self, checkpoint: CheckpointId) -> OperatorState | None:

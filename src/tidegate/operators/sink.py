@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import polars as pl
+
 from tidegate.model.elements import Batch, Output
 from tidegate.model.ids import CheckpointId
 from tidegate.model.snapshot import Committable
@@ -28,9 +30,12 @@ class SinkOperator(Stateless):
         self._committables = context.restored.committables
 
     def on_batch(self, batch: Batch) -> Iterator[Output]:
-        if batch.rows.height:
-            self._writer.write(picked(batch.rows, self._names, self._called))
+        self.write(batch.rows)
         return iter(())
+
+    def write(self, rows: pl.DataFrame) -> None:
+        if rows.height:
+            self._writer.write(picked(rows, self._names, self._called))
 
     def snapshot(self, checkpoint: CheckpointId) -> OperatorState:
         prepared = tuple(

@@ -51,6 +51,8 @@ class SplitRequest:
 
     open: int
     finished: tuple[int, ...]
+    received: int
+    asks: bool
 
 
 @dataclass(slots=True)
@@ -85,12 +87,14 @@ class SourceOperator(Stateless):
         self._unheard: set[int] = set()
         """Finished, and the enumerator has not answered since it was told: it counts what each reader holds."""
         self._told: frozenset[int] = frozenset()
-        self._assignments_seen = 0
-        self._early: dict[int, AssignSplits] = {}
+        self._received = 0
+        self._confirm = False
+        """An assignment came that no question will follow soon: say that it has arrived."""
         self._ask_at_ms = now_ms
         self._answered = False
         self._unassigned = False
         self._no_more = False
+        self._draining = False
         self._status: SourceStatus | None = None
         self._idle = False
         self._active_ms = now_ms
@@ -104,13 +108,16 @@ class SourceOperator(Stateless):
         self._restored_idle = any(one.idle for one in restored)
 
     def assign(self, message: AssignSplits, now_ms: float) -> None:
-        """Takes assignments in the order of their numbers, each once, however they are delivered."""
-        if message.sequence < self._assignments_seen:
-            return
-        self._early[message.sequence] = message
-        while (following := self._early.pop(self._assignments_seen, None)) is not None:
-            self._assignments_seen += 1
-            self._accept(following, now_ms)
+        """Takes assignments in the order of their numbers, each once. One behind a gap is left: ``received`` has it sent again."""
+        if message.sequence == self._received:
+            self._received += 1
+            self._accept(message, now_ms)
+        self._confirm = self._no_more or len(self._open) >= SPLITS_AHEAD
+
+    def drain(self, now_ms: float) -> None:
+        """Nothing more is read: the end follows as if all input had been. Open splits stay open, where they are."""
+        self._draining = True
+        self._poll_at_ms = now_ms
 
     def _accept(self, message: AssignSplits, now_ms: float) -> None:
         for position in message.splits:
@@ -134,11 +141,18 @@ class SourceOperator(Stateless):
 
     def ask(self, now_ms: float) -> SplitRequest | None:
         """What to tell the enumerator when it is time to ask for splits, for the first time or again."""
-        if self._no_more or len(self._open) >= SPLITS_AHEAD or now_ms < self._ask_at_ms:
+        asks = self._wants_more and now_ms >= self._ask_at_ms
+        if not asks and not self._confirm:
             return None
-        self._ask_at_ms = now_ms + ASK_AGAIN_MS
+        self._confirm = False
+        if asks:
+            self._ask_at_ms = now_ms + ASK_AGAIN_MS
         self._told = frozenset(self._unheard)
-        return SplitRequest(len(self._open), tuple(sorted(self._unheard)))
+        return SplitRequest(len(self._open), tuple(sorted(self._unheard)), self._received, asks)
+
+    @property
+    def _wants_more(self) -> bool:
+        return not self._no_more and not self._draining and len(self._open) < SPLITS_AHEAD
 
     @property
     def open_splits(self) -> int:
@@ -163,7 +177,9 @@ class SourceOperator(Stateless):
 
     @property
     def next_ask_ms(self) -> float:
-        return self._ask_at_ms if not self._no_more and len(self._open) < SPLITS_AHEAD else float("inf")
+        if self._confirm:
+            return float("-inf")
+        return self._ask_at_ms if self._wants_more else float("inf")
 
     @property
     def next_poll_ms(self) -> float:
@@ -174,6 +190,8 @@ class SourceOperator(Stateless):
         if self.exhausted:
             return ()
         self._polled_ms = now_ms
+        if self._draining:
+            return self._end(now_ms)
         batch = self._read(rows_max, now_ms)
         before = self._report_status(now_ms)
         if batch is not None:
@@ -237,9 +255,12 @@ class SourceOperator(Stateless):
         return not self._config.bounded and now_ms - active_ms >= self._config.idle_timeout_ms
 
     def _end_if_over(self, now_ms: float) -> tuple[FromSource, ...]:
-        if not self._no_more or self._open:
-            return ()
+        return self._end(now_ms) if self._no_more and not self._open else ()
+
+    def _end(self, now_ms: float) -> tuple[FromSource, ...]:
         self.exhausted = True
+        if self._draining:
+            return (SourceStatus(frozenset(), holding=False), Watermark(WATERMARK_MAX_US), EndOfData())
         status = self._report_status(now_ms)
         last = (Watermark(WATERMARK_MAX_US),) if self._config.drain else ()
         return (*status, *last, EndOfData())

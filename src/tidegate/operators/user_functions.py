@@ -69,7 +69,10 @@ def load_function(load: Load, command: bytes, label: str) -> LoadedFunction:
 
 def failure(error: BaseException, operator: str, row: str) -> UserCodeFailed:
     """What to raise instead: the user's traceback first, then which operator and which row."""
-    told = UserCodeFailed(f"{user_traceback(error)}\nin {operator}\n{row}")
+    told = UserCodeFailed(
+        f"{user_traceback(error)}\nin {operator}\n{row}",
+        hint="mend the function, make it return null for such rows, or have them written elsewhere: option deadLetter",
+    )
     # Batches are cut anew after a restart: only the row itself tells whether this is the same error again.
     told.position = row
     return told

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 
 from tidegate.model.ids import OperatorId, StageId
+from tidegate.model.shape import StateShape
 from tidegate.model.types import Schema, simple_string
-from tidegate.plan.relational import Aggregate, AggregateCall, AssignWatermark, Plan, Scan, Sink
+from tidegate.plan.relational import Aggregate, AssignWatermark, PartialAggregate, Plan, Scan, Sink
+from tidegate.plan.shapes import Stateful, shape_of
 
 
 class Partitioning(Enum):
@@ -21,9 +24,12 @@ class Partitioning(Enum):
     """Every row to every subtask."""
 
 
-def stage_state_id(stage: StageId) -> OperatorId:
-    """Under which the state of a stage itself, as opposed to its operators', is stored: the event time of its inputs."""
-    return OperatorId(f"stage-{stage}")
+_INPUT_STATE = ".inputs"
+
+
+def is_input_state(operator: OperatorId) -> bool:
+    """True for the state of a stage's inputs, false for that of an operator."""
+    return operator.endswith(_INPUT_STATE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +48,8 @@ class Edge:
 class Stage:
     """A chain of operators without an exchange inside; nodes have ``inputs=()``. One subtask of it runs in every slot.
 
-    A stage starts with a Scan, or reads its input edges (several for a union). It ends in a Sink, or in output edges.
+    A stage starts with a Scan, or reads its input edges (several for a union). It ends in a Sink, or in output edges;
+    behind that may come the sink for dead letters, which takes no part in the stream.
     """
 
     id: StageId
@@ -73,36 +80,53 @@ class JobGraph:
     def sinks(self) -> tuple[Sink, ...]:
         return tuple(node for stage in self.stages for node in stage.nodes if isinstance(node, Sink))
 
-    def state_shapes(self) -> tuple[tuple[OperatorId, str], ...]:
-        """What the state of an operator means, in words: restored only into an operator of the same shape. Sorted."""
-        nodes = [node for stage in self.stages for node in stage.nodes if isinstance(node, Scan | Aggregate)]
-        return tuple(sorted((node.id, _shape(node)) for node in nodes))
+    def input_state_id(self, stage: StageId) -> OperatorId:
+        """Under which the state of a stage itself, as opposed to its operators', is stored: event time and overtaken rows of
+        its inputs. Named after the first stateful operator in the stage, or after the one it leads to: never after a number
+        that another stage could move."""
+        return OperatorId(f"{self._first_stateful(stage)}{_INPUT_STATE}")
+
+    def _first_stateful(self, stage: StageId) -> str:
+        for node in self.stages[stage].nodes:
+            match node:
+                case Sink(dead_letters=True):
+                    pass
+                case Scan() | AssignWatermark() | Aggregate() | Sink():
+                    return node.id
+                case PartialAggregate(aggregate=aggregate):
+                    return f"{aggregate.id}.partial"
+                case _:
+                    pass
+        (edge,) = self.outputs_of(stage)
+        return f"{self._first_stateful(edge.target)}.{edge.port}"
+
+    def state_shapes(self) -> tuple[StateShape, ...]:
+        """What the state of each operator means: restored only into an operator of the same shape. Sorted."""
+        inputs = [self._input_shape(stage) for stage in sorted({edge.target for edge in self.edges})]
+        return tuple(sorted([*(shape_of(node) for node in self._stateful()), *inputs]))
 
     def stateful_ids(self) -> tuple[OperatorId, ...]:
-        """Operators that must have an entry in every manifest, sorted; a stage with inputs has one for its event time."""
-        kinds = (Scan, AssignWatermark, Aggregate, Sink)
-        operators = [node.id for stage in self.stages for node in stage.nodes if isinstance(node, kinds)]
-        return tuple(sorted([*operators, *{stage_state_id(edge.target) for edge in self.edges}]))
+        """Operators that must have an entry in every manifest, sorted; a stage with inputs has one of its own."""
+        inputs = {self.input_state_id(edge.target) for edge in self.edges}
+        return tuple(sorted([*(node.id for node in self._stateful()), *inputs]))
 
+    def pinned_ids(self) -> tuple[OperatorId, ...]:
+        """Operators whose id the user chose, sorted."""
+        return tuple(sorted(node.id for node in self._stateful() if node.pinned))
 
-def _shape(node: Scan | Aggregate) -> str:
-    """Names without their number in the plan: a projection added elsewhere changes the number and not the meaning."""
-    match node:
-        case Scan(format=format):
-            return f"reads {format}"
-        case Aggregate(keys=keys, calls=calls, event_time=event_time, input_schema=schema):
-            types = {field.name: simple_string(field.type) for field in schema}
-            groups = [f"{_plain(key)} {types.get(key, '')}".rstrip() for key in keys]
-            closing = f", closed by {_plain(event_time.column)}" if event_time is not None else ""
-            return f"groups by ({', '.join(groups)}){closing}: {', '.join(map(_call, calls))}"
+    def _stateful(self) -> Iterator[Stateful]:
+        for stage in self.stages:
+            for node in stage.nodes:
+                if isinstance(node, Scan | AssignWatermark | Aggregate | Sink):
+                    yield node
 
+    def _input_shape(self, stage: StageId) -> StateShape:
+        """Rows that a barrier overtook fit only a channel with the very same columns; event time alone fits any."""
+        parts = tuple((f"input {edge.port}", self._rows_of(edge)) for edge in self.inputs_of(stage))
+        return StateShape(self.input_state_id(stage), parts)
 
-def _call(call: AggregateCall) -> str:
-    inputs = [f"{_plain(arg)} {simple_string(of)}" for arg, of in zip(call.args, call.input_types, strict=False)]
-    only = f" filter {_plain(call.filter)}" if call.filter else ""
-    nulls = " ignore nulls" if call.ignore_nulls else ""
-    return f"{call.function}({'distinct ' if call.distinct else ''}{', '.join(inputs) or '*'}){nulls}{only}"
-
-
-def _plain(name: str) -> str:
-    return name.rpartition("#")[0] or name
+    def _rows_of(self, edge: Edge) -> str:
+        partial = next((n for n in self.stages[edge.source].nodes if isinstance(n, PartialAggregate)), None)
+        calls = partial.aggregate.calls if partial is not None else ()
+        columns = [f"{column.name} {simple_string(column.type)}" for column in edge.schema]
+        return f"edge {edge.number}, {edge.partitioning.value}: {', '.join([*columns, *(call.name for call in calls)])}"

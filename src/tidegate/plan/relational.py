@@ -33,6 +33,8 @@ class Scan:
     """Pickled user DataSource for Python data sources; empty for built-in formats. Ours or the user's code, never state."""
     source_schema: Schema = ()
     """All columns of the source in its own order and under its own names (``columns`` may be a pruned part)."""
+    pinned: bool = False
+    """The user chose the id."""
     inputs: tuple[()] = ()
 
 
@@ -44,6 +46,7 @@ class AssignWatermark:
     column: str
     delay_us: int
     schema: Schema
+    pinned: bool = False
     inputs: tuple[Plan, ...] = ()
 
 
@@ -116,6 +119,9 @@ class Aggregate:
     schema: Schema
     input_schema: Schema = ()
     """Schema of the rows aggregated: kept here because a stage's node has no inputs."""
+    meanings: tuple[tuple[str, str], ...] = ()
+    """Columns read whose name does not say what they are, in words; kept here for the same reason."""
+    pinned: bool = False
     inputs: tuple[Plan, ...] = ()
 
 
@@ -232,6 +238,9 @@ class Sink:
     partition_by: tuple[str, ...] = ()
     payload: bytes = b""
     """Pickled user code (``foreach``)."""
+    dead_letters: bool = False
+    """Last in its stage and beside the stream: it takes the rows that user functions of the stage raise for."""
+    pinned: bool = False
     inputs: tuple[Plan, ...] = ()
 
 

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from tidegate.model.errors import InvalidQuery
-from tidegate.model.ids import OperatorId, StageId
+from tidegate.model.ids import StageId
 from tidegate.model.types import Field, Schema
+from tidegate.plan.dead_letters import with_dead_letters
 from tidegate.plan.graph import Edge, JobGraph, Partitioning, Stage
 from tidegate.plan.relational import (
     Aggregate,
@@ -28,13 +29,19 @@ from tidegate.plan.relational import (
     StaticJoin,
     Union,
 )
+from tidegate.plan.watermarks import push_watermarks_down
 
 
-def build_graph(plan: Sink, *, parallelism: int, max_parallelism: int) -> JobGraph:
-    """The graph of one sink. Stages are numbered from the sources down: an edge always leads to a higher number."""
+def build_graph(plan: Sink, *, parallelism: int, max_parallelism: int, dead_letter: str = "") -> JobGraph:
+    """The graph of one sink. Stages are numbered from the sources down: an edge always leads to a higher number.
+
+    ``dead_letter``: directory for rows whose user function raises; empty: such a row ends the attempt.
+    """
     cutter = _Cutter()
-    cutter.close(cutter.chain(_push_watermarks_down(plan)))
+    cutter.close(cutter.chain(push_watermarks_down(plan)))
     graph = JobGraph(tuple(cutter.stages), tuple(cutter.edges), parallelism, max_parallelism)
+    if dead_letter:
+        graph = with_dead_letters(graph, dead_letter)
     _check_unique_ids(graph)
     return graph
 
@@ -113,33 +120,6 @@ def _key_schema(node: Aggregate) -> Schema:
             hint=f"known columns: {', '.join(sorted(known))}",
         )
     return tuple(known[key] for key in node.keys)
-
-
-def _push_watermarks_down(node: Plan) -> Plan:
-    """``union(a, b).withWatermark(…)`` → the assigner runs below the union, where rows still know the split they came from.
-
-    Only there can the watermark be a minimum over splits, so that files read out of time order make nothing late.
-    """
-    if isinstance(node, Scan):
-        return node
-    inputs = tuple(_push_watermarks_down(child) for child in node.inputs)
-    if isinstance(node, AssignWatermark) and len(inputs) == 1 and isinstance(inputs[0], Union):
-        union = inputs[0]
-        index = next(i for i, column in enumerate(union.schema) if column.name == node.column)
-        branches = tuple(
-            _push_watermarks_down(
-                AssignWatermark(
-                    id=OperatorId(f"{node.id}.{number}"),
-                    column=branch.schema[index].name,
-                    delay_us=node.delay_us,
-                    schema=branch.schema,
-                    inputs=(branch,),
-                )
-            )
-            for number, branch in enumerate(union.inputs)
-        )
-        return replace(union, inputs=branches)
-    return replace(node, inputs=inputs)
 
 
 def _check_unique_ids(graph: JobGraph) -> None:

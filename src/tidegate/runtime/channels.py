@@ -2,20 +2,24 @@
 
 Credit counts batches and bytes; only batches need it. What has to wait for credit waits in order, barriers included, and rows that
 wait are put together: so batches are small while the stream is light and grow as soon as the reader falls behind.
+
+A barrier that may not wait any longer takes the rows before it along, beyond the credit. The channel then counts as full until the
+reader has caught up, so at most what was waiting at one barrier is ever sent in advance.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import TypeAlias
+from dataclasses import dataclass, field, replace
+from typing import Protocol, TypeAlias
 
 import polars as pl
 
 from tidegate.model.elements import Barrier, Batch, CancelCheckpoint, Element, Watermark
 from tidegate.model.errors import SlotLost
-from tidegate.model.ids import ChannelId
+from tidegate.model.ids import ChannelId, CheckpointId
+from tidegate.runtime.window import ROWS_MIN, Window
 
 Transmit: TypeAlias = Callable[[ChannelId, int, Element], None]
 
@@ -37,6 +41,24 @@ class _WaitingRows:
     def frame(self) -> pl.DataFrame:
         return concatenate(self.frames)
 
+    def cut(self, rows: int) -> _WaitingRows:
+        """Splits off the first ``rows``, by reference."""
+        whole = self.frame()
+        size_bytes = self.size_bytes * rows // self.rows
+        first = _WaitingRows([whole.head(rows)], rows, size_bytes)
+        self.frames, self.rows, self.size_bytes = [whole.slice(rows)], self.rows - rows, self.size_bytes - size_bytes
+        return first
+
+
+@dataclass(frozen=True, slots=True)
+class _UnderWay:
+    """A batch sent and not yet consumed. Both ends measure differently, so credit returns as it was taken."""
+
+    rows: int
+    size_bytes: int
+    rows_ahead: int
+    sent_ms: float
+
 
 def concatenate(frames: list[pl.DataFrame]) -> pl.DataFrame:
     return frames[0] if len(frames) == 1 else pl.concat(frames, how="vertical", rechunk=True)
@@ -48,36 +70,62 @@ class OutputChannel:
     __slots__ = (
         "_batches_max",
         "_bytes_max",
+        "_now",
+        "_overdrawn",
         "_sequence",
         "_target_rows",
         "_transmit",
         "_under_way",
         "_under_way_bytes",
+        "_under_way_rows",
         "_waiting",
         "_waiting_bytes",
         "_waiting_rows",
+        "_window",
         "channel",
     )
 
     def __init__(
-        self, channel: ChannelId, transmit: Transmit, *, batches_max: int, bytes_max: int, target_rows: int
+        self,
+        channel: ChannelId,
+        transmit: Transmit,
+        *,
+        batches_max: int,
+        bytes_max: int,
+        target_rows: int,
+        time_max_ms: float = 0.0,
+        now: Callable[[], float] = lambda: 0.0,
     ) -> None:
+        """``now``: the slot's clock, in milliseconds; what is under way is bounded to ``time_max_ms`` of the reader's work."""
         self.channel = channel
         self._transmit = transmit
         self._batches_max = batches_max
         self._bytes_max = bytes_max
         self._target_rows = target_rows
+        self._now = now
+        self._window = Window(time_max_ms, batches_max * target_rows)
         self._sequence = 0
-        self._under_way: deque[int] = deque()
-        """Size of each batch sent and not yet consumed. Both ends measure differently, so credit returns as it was taken."""
+        self._under_way: deque[_UnderWay] = deque()
+        self._under_way_rows = 0
         self._under_way_bytes = 0
+        self._overdrawn = False
+        """More is under way than credit allows."""
         self._waiting: deque[_WaitingRows | Element] = deque()
         self._waiting_rows = 0
         self._waiting_bytes = 0
 
     @property
     def full(self) -> bool:
-        return self._waiting_rows >= self._target_rows or self._waiting_bytes >= BATCH_BYTES_TARGET
+        return (
+            self._overdrawn
+            or self._waiting_rows >= min(self._target_rows, self._window.rows)
+            or self._waiting_bytes >= BATCH_BYTES_TARGET
+        )
+
+    @property
+    def rows_wanted(self) -> int:
+        """More rows at once would take the reader longer than it should."""
+        return max(ROWS_MIN, self._window.rows)
 
     @property
     def waiting(self) -> int:
@@ -92,6 +140,26 @@ class OutputChannel:
             case _:
                 self._waiting.append(element)
         self._pump()
+        if isinstance(element, Barrier) and element.unaligned:
+            self.release(element.checkpoint)
+
+    def waits_for(self, checkpoint: CheckpointId) -> bool:
+        """Its barrier still stands behind rows that have no credit."""
+        return any(isinstance(one, Barrier) and one.checkpoint == checkpoint for one in self._waiting)
+
+    def release(self, checkpoint: CheckpointId) -> None:
+        """The barrier leaves now, as one that overtakes at the other end, and all that waits before it leaves with it."""
+        while self.waits_for(checkpoint):
+            head = self._waiting.popleft()
+            match head:
+                case _WaitingRows():
+                    self._overdrawn = True
+                    self._send_rows(head)
+                case Barrier(checkpoint=number) if number == checkpoint:
+                    self._send(replace(head, unaligned=True))
+                case _:
+                    self._send(head)
+        self._pump()
 
     def grant(self, batches: int) -> None:
         """The reader consumed this many more batches."""
@@ -100,7 +168,12 @@ class OutputChannel:
                 f"channel {self.channel} was granted credit for {batches} batches, {len(self._under_way)} are under way"
             )
         for _ in range(batches):
-            self._under_way_bytes -= self._under_way.popleft()
+            consumed = self._under_way.popleft()
+            self._under_way_rows -= consumed.rows
+            self._under_way_bytes -= consumed.size_bytes
+            self._window.consumed(consumed.rows, consumed.rows_ahead, self._now() - consumed.sent_ms)
+        if self._has_credit:
+            self._overdrawn = False
         self._pump()
 
     def _put_rows(self, rows: pl.DataFrame) -> None:
@@ -119,9 +192,14 @@ class OutputChannel:
         last = waiting[-1] if waiting else None
         if isinstance(last, Watermark) and len(waiting) > 1:
             last = waiting[-2]
-        if isinstance(last, _WaitingRows) and last.rows < self._target_rows and last.size_bytes < BATCH_BYTES_TARGET:
-            return last
-        return None
+        return last if isinstance(last, _WaitingRows) and self._small(last) else None
+
+    def _small(self, group: _WaitingRows) -> bool:
+        return group.rows < self._batch_rows and group.size_bytes < BATCH_BYTES_TARGET
+
+    @property
+    def _batch_rows(self) -> int:
+        return min(self._target_rows, self._window.batch_rows)
 
     def _pump(self) -> None:
         waiting = self._waiting
@@ -131,22 +209,37 @@ class OutputChannel:
                 waiting.popleft()
                 self._send(head)
                 continue
-            if len(self._under_way) >= self._batches_max or self._under_way_bytes >= self._bytes_max:
+            if not self._has_credit or self._grows(head):
                 return
-            if self._grows(head):
-                return
-            waiting.popleft()
-            self._waiting_rows -= head.rows
-            self._waiting_bytes -= head.size_bytes
-            self._under_way.append(head.size_bytes)
-            self._under_way_bytes += head.size_bytes
-            self._send(Batch(head.frame()))
+            # Cut where the window asks for it, not for the few rows by which a group may grow beyond the target.
+            rows = max(self._batch_rows, ROWS_MIN)
+            if head.rows > 2 * rows:
+                self._send_rows(head.cut(rows))
+            else:
+                waiting.popleft()
+                self._send_rows(head)
+
+    @property
+    def _has_credit(self) -> bool:
+        return (
+            len(self._under_way) < self._batches_max
+            and self._under_way_bytes < self._bytes_max
+            and self._under_way_rows < self._window.rows
+        )
+
+    def _send_rows(self, head: _WaitingRows) -> None:
+        self._waiting_rows -= head.rows
+        self._waiting_bytes -= head.size_bytes
+        self._under_way.append(_UnderWay(head.rows, head.size_bytes, self._under_way_rows, self._now()))
+        self._under_way_rows += head.rows
+        self._under_way_bytes += head.size_bytes
+        self._send(Batch(head.frame()))
 
     def _grows(self, head: _WaitingRows) -> bool:
         """Credit is short and nothing urgent stands behind: better one larger batch a little later."""
         if len(self._under_way) * 2 < self._batches_max or head is not self._open_group():
             return False
-        return head.rows < self._target_rows and head.size_bytes < BATCH_BYTES_TARGET
+        return self._small(head)
 
     def _send(self, element: Element) -> None:
         sequence = self._sequence
@@ -163,16 +256,23 @@ class Taken:
     size_bytes: int = 0
 
 
+class Watcher(Protocol):
+    def arrived(self, channel: ChannelId, element: Batch | Barrier | CancelCheckpoint) -> None:
+        """Put into the queue of ``channel`` just now."""
+        ...
+
+
 class InputChannel:
     """The reading end: what arrived, in order, checked for gaps. Credit bounds its length."""
 
-    __slots__ = ("_expected", "_queue", "batches", "channel")
+    __slots__ = ("_expected", "_queue", "batches", "channel", "watcher")
 
     def __init__(self, channel: ChannelId) -> None:
         self.channel = channel
         self._queue: deque[Element] = deque()
         self._expected = 0
         self.batches = 0
+        self.watcher: Watcher | None = None
 
     def __len__(self) -> int:
         return len(self._queue)
@@ -192,6 +292,21 @@ class InputChannel:
         self._queue.append(element)
         if isinstance(element, Batch):
             self.batches += 1
+        if self.watcher is not None and isinstance(element, Batch | Barrier | CancelCheckpoint):
+            self.watcher.arrived(self.channel, element)
+
+    def rows_before(self, checkpoint: CheckpointId) -> tuple[tuple[pl.DataFrame, ...], Barrier | None]:
+        """Rows that wait before the first barrier of ``checkpoint`` or a newer one, and that barrier if it has arrived."""
+        frames: list[pl.DataFrame] = []
+        for element in self._queue:
+            match element:
+                case Batch(rows=rows):
+                    frames.append(rows)
+                case Barrier(checkpoint=number) if number >= checkpoint:
+                    return tuple(frames), element
+                case _:
+                    pass
+        return tuple(frames), None
 
     def take(self, rows_max: int) -> Taken:
         """The next element. Batches that follow each other are read as one, up to ``rows_max`` rows.

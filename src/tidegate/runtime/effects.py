@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
+import polars as pl
+
 from tidegate.model.elements import Element
-from tidegate.model.ids import ChannelId, CheckpointId, OperatorId, SubtaskId
+from tidegate.model.ids import ChannelId, CheckpointId, OperatorId, SlotIndex, SubtaskId
 from tidegate.model.messages import DriverMessage
 from tidegate.operators.protocol import OperatorState
 
@@ -30,6 +32,15 @@ class GrantCredit:
 
 
 @dataclass(frozen=True, slots=True)
+class Overtaken:
+    """Rows of one input channel that a barrier overtook, in order."""
+
+    edge: int
+    source: SlotIndex
+    frames: tuple[pl.DataFrame, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Persist:
     """Encode and upload in the background, then call ``SlotRuntime.stored``. Uploads of one slot run in order."""
 
@@ -38,6 +49,8 @@ class Persist:
     states: tuple[tuple[OperatorId, OperatorState], ...]
     start_delay_ms: float
     alignment_ms: float
+    in_flight: tuple[Overtaken, ...] = ()
+    """Belongs to the last of ``states``, that of the subtask itself."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tidegate.eventtime.combiner import WatermarkCombiner
 from tidegate.model.elements import (
     WATERMARK_MIN_US,
@@ -14,14 +16,16 @@ from tidegate.model.elements import (
     Watermark,
 )
 from tidegate.model.errors import Bug
-from tidegate.model.ids import ChannelId, CheckpointId, SubtaskId
+from tidegate.model.ids import ChannelId, CheckpointId, OperatorId, SubtaskId
 from tidegate.model.messages import OperatorMetrics
-from tidegate.plan.graph import stage_state_id
-from tidegate.runtime.alignment import Aligned, Alignment, Flowing, flow_again, held, on_barrier, on_cancel
+from tidegate.runtime.alignment import Aligned, Aligning, Alignment, Flowing, at_start, held, on_barrier, on_cancel
 from tidegate.runtime.chain import Chain
 from tidegate.runtime.channels import InputChannel
 from tidegate.runtime.credits import Credits
+from tidegate.runtime.effects import Persist
+from tidegate.runtime.in_flight import Restored
 from tidegate.runtime.outputs import Outputs
+from tidegate.runtime.overtaking import Overtaking
 from tidegate.runtime.snapshotting import Snapshots
 from tidegate.runtime.stage_time import capture
 from tidegate.runtime.subtask import Quantum, SlotScope, Work
@@ -33,14 +37,17 @@ class InputSubtask:
     def __init__(
         self,
         subtask: SubtaskId,
+        state: OperatorId,
         scope: SlotScope,
         inputs: tuple[InputChannel, ...],
         credits: Credits,
         combiner: WatermarkCombiner,
         chain: Chain,
         outputs: Outputs,
+        restored: Restored,
     ) -> None:
         self.id = subtask
+        self._state = state
         self.chain = chain
         self.outputs = outputs
         self.snapshots = Snapshots(subtask, scope.attempt, chain, outputs, scope.clock)
@@ -50,8 +57,11 @@ class InputSubtask:
         self._credits = credits
         self._combiner = combiner
         self._work = Work(outputs, scope.config, scope.clock)
-        self._alignment: Alignment = Flowing()
+        self._alignment: Alignment = at_start(scope.config.checkpoint_mode)
         self._held: frozenset[ChannelId] = frozenset()
+        self._restored = restored
+        after_ms = scope.overtake_after_ms
+        self._overtaking = Overtaking(inputs, after_ms) if after_ms != float("inf") else None
         self._next = 0
         self._ending = False
         self._ended = False
@@ -61,15 +71,18 @@ class InputSubtask:
 
     def cancel(self, checkpoint: CheckpointId) -> None:
         self._align(on_cancel(self._alignment, checkpoint))
+        self.outputs.forget(checkpoint)
+        if self._overtaking is not None:
+            self._overtaking.discard(checkpoint)
 
     def runnable(self, now_ms: float) -> bool:
         if self._work.suspended:
             return self._work.resumable
         if self._announce_us is not None or self._ending or self._idle_due:
             return True
-        if self.outputs.full:
-            return self._readable(only_control=True) is not None
-        return self._readable() is not None
+        if self._restored:
+            return not self.outputs.full
+        return self._readable(only_control=self.outputs.full) is not None
 
     def run(self, now_ms: float) -> None:
         quantum = Quantum(self._scope.clock)
@@ -83,6 +96,12 @@ class InputSubtask:
                 self._finish()
             elif self._idle_due:
                 self._go_idle()
+            elif self._restored:
+                # Before anything new, barriers included: an aligned cut has no rows in flight.
+                if self.outputs.full:
+                    return
+                rows = self._restored.take(self._work.rows_max)
+                self._work.begin(self.chain.feed(Batch(rows)), rows.height)
             elif (channel := self._readable(only_control=self.outputs.full)) is not None:
                 self._process(channel, now_ms)
             else:
@@ -109,7 +128,7 @@ class InputSubtask:
         match taken.element:
             case Batch() as batch:
                 self._wake(channel)
-                self._work.begin(self.chain.feed(batch))
+                self._work.begin(self.chain.feed(batch), batch.rows.height)
             case Watermark(at_us=at_us):
                 self._wake(channel)
                 self._advance(self._combiner.on_watermark(channel, at_us))
@@ -123,7 +142,7 @@ class InputSubtask:
             case Barrier() as barrier:
                 self._on_barrier(channel, barrier, now_ms)
             case CancelCheckpoint(checkpoint=checkpoint):
-                if checkpoint > self._alignment.passed:
+                if checkpoint not in self._alignment.over:
                     self.cancel(checkpoint)
                     self.outputs.broadcast(taken.element)
             case SourceStatus():
@@ -156,13 +175,50 @@ class InputSubtask:
         if not isinstance(following, Aligned):
             self._align(following)
             return
-        alignment_ms = max(0.0, now_ms - following.since_ms)
-        delay_ms = self._scope.start_delay_ms(barrier.checkpoint, following.since_ms)
-        time = (stage_state_id(self.id.stage), capture(self._combiner, self._scope.parallelism))
-        self._scope.effects.append(
-            self.snapshots.take(barrier, (time,), start_delay_ms=delay_ms, alignment_ms=alignment_ms)
+        self._scope.effects.append(self._cut(replace(barrier, unaligned=False), following.since_ms, now_ms))
+        self._align(following.after)
+        if self._overtaking is not None:
+            self._overtaking.prune(self._alignment)
+
+    def _cut(self, barrier: Barrier, aligning_since_ms: float, now_ms: float) -> Persist:
+        overtaking = self._overtaking
+        return self.snapshots.take(
+            barrier,
+            ((self._state, capture(self._combiner, self._scope.parallelism)),),
+            since_ms=overtaking.since_ms(barrier.checkpoint, now_ms) if overtaking is not None else now_ms,
+            start_delay_ms=self._scope.start_delay_ms(barrier.checkpoint, aligning_since_ms),
+            alignment_ms=max(0.0, now_ms - aligning_since_ms),
         )
-        self._align(flow_again(following))
+
+    def overtake(self, now_ms: float) -> None:
+        overtaking = self._overtaking
+        if overtaking is None:
+            return
+        while (barrier := overtaking.due(self._alignment, now_ms)) is not None:
+            self._take_overtaking(overtaking, barrier, now_ms)
+        self._scope.effects.extend(overtaking.finished)
+        overtaking.finished.clear()
+        self.outputs.overtake(now_ms)
+
+    def _take_overtaking(self, overtaking: Overtaking, barrier: Barrier, now_ms: float) -> None:
+        """The barrier is taken in all channels at once, with the rows before it. What is being processed is brought to its end first."""
+        self._work.finish()
+        now = self._alignment
+        aligning = now if isinstance(now, Aligning) and now.barrier.checkpoint == barrier.checkpoint else None
+        left = overtaking.left_behind(barrier.checkpoint, aligning.arrived if aligning is not None else frozenset())
+        if left is None:
+            return
+        persist = self._cut(
+            replace(barrier, unaligned=True), aligning.since_ms if aligning is not None else now_ms, now_ms
+        )
+        overtaking.record(replace(persist, in_flight=tuple(self._restored.overtaken)), *left)
+        self._align(Flowing(now.over.with_passed(barrier.checkpoint)))
+
+    @property
+    def next_overtake_ms(self) -> float:
+        if self._overtaking is None:
+            return float("inf")
+        return min(self._overtaking.next_due_ms, self.outputs.next_overtake_ms)
 
     def _align(self, following: Alignment) -> None:
         self._alignment = following

@@ -12,15 +12,22 @@ from tidegate.model.elements import (
     Output,
     Watermark,
 )
+from tidegate.model.ids import CheckpointId
 from tidegate.runtime.channels import OutputChannel
+from tidegate.runtime.overtaking import may_overtake
 from tidegate.runtime.routing import Router
 
 
 class Outputs:
     """A subtask's way out. Never refuses; ``full`` says that no more rows should be made for now."""
 
-    def __init__(self, edges: tuple[tuple[Router, tuple[OutputChannel, ...]], ...]) -> None:
+    def __init__(
+        self, edges: tuple[tuple[Router, tuple[OutputChannel, ...]], ...], *, overtake_after_ms: float = float("inf")
+    ) -> None:
         self._edges = edges
+        self._overtake_after_ms = overtake_after_ms
+        self._patience: dict[CheckpointId, float] = {}
+        """Until when barriers that still stand behind rows may do so."""
         self.channels = tuple(channel for _, channels in edges for channel in channels)
         self.watermark_us = WATERMARK_MIN_US
         self._idle = False
@@ -28,6 +35,11 @@ class Outputs:
     @property
     def full(self) -> bool:
         return any(channel.full for channel in self.channels)
+
+    @property
+    def rows_wanted(self) -> int | None:
+        """How many rows to make at once, for the slowest reader; None: as many as one likes."""
+        return min((channel.rows_wanted for channel in self.channels), default=None)
 
     def emit(self, output: Output) -> None:
         match output:
@@ -55,6 +67,28 @@ class Outputs:
         if self._idle:
             self._idle = False
             self.broadcast(Watermark(self.watermark_us))
+
+    def send_barrier(self, barrier: Barrier, since_ms: float) -> None:
+        """Into every channel before anything else. ``since_ms``: when this subtask first heard of the checkpoint."""
+        self.broadcast(barrier)
+        impatient = may_overtake(barrier) and not barrier.unaligned and self._overtake_after_ms != float("inf")
+        if impatient and any(channel.waits_for(barrier.checkpoint) for channel in self.channels):
+            self._patience[barrier.checkpoint] = since_ms + self._overtake_after_ms
+
+    def overtake(self, now_ms: float) -> None:
+        """Barriers that have waited too long for credit leave without."""
+        for checkpoint in [one for one, until_ms in self._patience.items() if now_ms >= until_ms]:
+            del self._patience[checkpoint]
+            for channel in self.channels:
+                channel.release(checkpoint)
+
+    @property
+    def next_overtake_ms(self) -> float:
+        return min(self._patience.values(), default=float("inf"))
+
+    def forget(self, checkpoint: CheckpointId) -> None:
+        """The checkpoint was given up: its barriers may wait."""
+        self._patience.pop(checkpoint, None)
 
     def broadcast(self, element: Watermark | Idle | Barrier | CancelCheckpoint | EndOfData) -> None:
         for channel in self.channels:

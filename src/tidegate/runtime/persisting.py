@@ -6,14 +6,20 @@ import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import msgspec
+
 from tidegate.model.ids import CheckpointId, OperatorId, SlotIndex
-from tidegate.model.snapshot import INLINE_BYTES_MAX, ChunkHandle, OperatorSnapshot
+from tidegate.model.snapshot import INLINE_BYTES_MAX, ChunkHandle, InFlight, KeyGroupRange, OperatorSnapshot
 from tidegate.operators.protocol import NewChunk, OperatorState
-from tidegate.runtime.effects import Persist
+from tidegate.runtime.channels import concatenate
+from tidegate.runtime.effects import Overtaken, Persist
 from tidegate.state.codec import encode_chunk
 
 NameChunk = Callable[[OperatorId, SlotIndex, CheckpointId, int], str]
 """The unique name of the n-th chunk that this attempt writes for an operator's subtask at a checkpoint."""
+
+IN_FLIGHT_GROUPS = KeyGroupRange(0, 1)
+"""Rows in flight are not keyed: what a chunk of them says about key groups means nothing."""
 
 PutChunk = Callable[[str, bytes], None]
 """Makes the bytes durable under the name. A name that exists already is our own earlier try: no error."""
@@ -56,10 +62,20 @@ def persist_states(
             chunks=tuple(
                 chunk if isinstance(chunk, ChunkHandle) else stored(operator, number, chunk)
                 for number, chunk in enumerate(state.chunks)
+                if isinstance(chunk, ChunkHandle) or chunk.rows.height
             ),
             value=state.value,
             source=state.source,
             committables=state.committables,
         )
 
-    return Persisted(tuple(snapshot(operator, state) for operator, state in persist.states), uploaded_bytes)
+    def overtaken(operator: OperatorId, number: int, rows: Overtaken) -> InFlight:
+        chunk = NewChunk(concatenate(list(rows.frames)), IN_FLIGHT_GROUPS)
+        return InFlight(edge=rows.edge, source=rows.source, chunk=stored(operator, number, chunk))
+
+    snapshots = [snapshot(operator, state) for operator, state in persist.states]
+    if persist.in_flight:
+        own = snapshots[-1]
+        in_flight = tuple(overtaken(own.operator, number, rows) for number, rows in enumerate(persist.in_flight))
+        snapshots[-1] = msgspec.structs.replace(own, in_flight=in_flight)
+    return Persisted(tuple(snapshots), uploaded_bytes)

@@ -26,6 +26,7 @@ class _Storing:
     start_delay_ms: float
     alignment_ms: float
     sync_ms: float
+    unaligned: bool
 
 
 class Snapshots:
@@ -40,21 +41,27 @@ class Snapshots:
         self._outputs = outputs
         self._clock = clock
         self._storing: dict[CheckpointId, _Storing] = {}
+        self.syncing: CheckpointId | None = None
+        """The checkpoint whose synchronous phase runs right now; another thread may look at it."""
 
     def take(
         self,
         barrier: Barrier,
         extra: tuple[tuple[OperatorId, OperatorState], ...],
         *,
+        since_ms: float,
         start_delay_ms: float,
         alignment_ms: float,
     ) -> Persist:
-        """The cut is complete and nothing is half done. ``extra``: state of the subtask itself."""
+        """The cut is complete and nothing is half done. ``extra``: state of the subtask itself; ``since_ms``: when it first heard
+        of the checkpoint."""
         began_ms = self._clock() if self._clock is not None else 0.0
+        self.syncing = barrier.checkpoint
         states = (*self._chain.snapshot(barrier.checkpoint), *extra)
-        self._outputs.broadcast(barrier)
+        self.syncing = None
+        self._outputs.send_barrier(barrier, since_ms)
         sync_ms = self._clock() - began_ms if self._clock is not None else 0.0
-        self._storing[barrier.checkpoint] = _Storing(start_delay_ms, alignment_ms, sync_ms)
+        self._storing[barrier.checkpoint] = _Storing(start_delay_ms, alignment_ms, sync_ms, barrier.unaligned)
         return Persist(self._subtask, barrier.checkpoint, states, start_delay_ms, alignment_ms)
 
     def stored(
@@ -65,13 +72,17 @@ class Snapshots:
         if phases is None:
             return None
         self._chain.on_stored(checkpoint, snapshots)
+        in_flight_bytes = sum(rows.chunk.size_bytes for snapshot in snapshots for rows in snapshot.in_flight)
+        state_bytes = sum(chunk.size_bytes for snapshot in snapshots for chunk in snapshot.chunks)
         times = PhaseTimes(
             start_delay_ms=phases.start_delay_ms,
             alignment_ms=phases.alignment_ms,
             sync_ms=phases.sync_ms,
             async_ms=async_ms,
             uploaded_bytes=uploaded_bytes,
-            state_bytes=sum(chunk.size_bytes for snapshot in snapshots for chunk in snapshot.chunks),
+            state_bytes=state_bytes + in_flight_bytes,
+            in_flight_bytes=in_flight_bytes,
+            unaligned=phases.unaligned,
         )
         return Tell(
             SubtaskAcked(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import replace
 
 from tidegate.model.elements import (
     Barrier,
@@ -17,13 +18,14 @@ from tidegate.model.elements import (
 from tidegate.model.ids import CheckpointId, SubtaskId
 from tidegate.model.messages import OperatorMetrics, SourceExhausted, SplitsWanted
 from tidegate.operators.source import FromSource, SourceOperator
-from tidegate.runtime.alignment import NO_CHECKPOINT
 from tidegate.runtime.chain import Chain
 from tidegate.runtime.effects import Tell
 from tidegate.runtime.failures import located
 from tidegate.runtime.outputs import Outputs
-from tidegate.runtime.snapshotting import Snapshots
+from tidegate.runtime.overtaking import may_overtake
+from tidegate.runtime.snapshotting import Snapshots, decline
 from tidegate.runtime.subtask import Quantum, SlotScope, Work
+from tidegate.runtime.triggers import Triggers
 
 EXHAUSTED_AGAIN_MS = 1_000.0
 
@@ -43,27 +45,28 @@ class SourceSubtask:
         self._work = Work(outputs, scope.config, scope.clock)
         self._polled: deque[FromSource] = deque()
         """Read and not yet begun: part of the position already, so it comes before any barrier."""
-        self._trigger: Barrier | None = None
-        self._passed = NO_CHECKPOINT
+        self._triggers = Triggers()
         self._ended = False
         self._say_exhausted_ms = 0.0
 
-    def trigger(self, checkpoint: CheckpointId, kind: CheckpointKind) -> None:
-        """Repeated and overtaken triggers change nothing."""
-        if checkpoint > self._passed and (self._trigger is None or checkpoint > self._trigger.checkpoint):
-            self._trigger = Barrier(checkpoint, kind)
+    def trigger(self, checkpoint: CheckpointId, kind: CheckpointKind, now_ms: float) -> None:
+        """Several may wait; each is taken once, in order. One that a newer has overtaken is declined, repeated ones change nothing."""
+        if not self._triggers.add(Barrier(checkpoint, kind), now_ms):
+            reason = "a newer checkpoint has passed this source"
+            self._scope.effects.append(decline(self._scope.attempt, self.id, checkpoint, reason))
 
     def cancel(self, checkpoint: CheckpointId) -> None:
-        if self._trigger is not None and self._trigger.checkpoint <= checkpoint:
-            self._trigger = None
-        if checkpoint <= self._passed:
+        self.outputs.forget(checkpoint)
+        if self._triggers.cancel(checkpoint):
             self.outputs.broadcast(CancelCheckpoint(checkpoint))
-        self._passed = max(self._passed, checkpoint)
+
+    def settle(self, checkpoint: CheckpointId) -> None:
+        self._triggers.settle(checkpoint)
 
     def runnable(self, now_ms: float) -> bool:
         if self._work.suspended:
             return self._work.resumable
-        if self._polled or self._trigger is not None:
+        if self._polled or self._triggers.next is not None:
             return True
         return self.source.ready(now_ms) and not self.outputs.full
 
@@ -75,8 +78,8 @@ class SourceSubtask:
             if self._polled:
                 if not self._begin(self._polled.popleft()):
                     return
-            elif self._trigger is not None:
-                self._take(self._trigger, now_ms)
+            elif self._triggers.next is not None:
+                self._take(now_ms)
             elif self.source.ready(now_ms) and not self.outputs.full:
                 self._polled.extend(self._poll(now_ms))
                 if not self._polled:
@@ -90,11 +93,12 @@ class SourceSubtask:
     def _poll(self, now_ms: float) -> tuple[FromSource, ...]:
         link = self.chain.links[0]
         clock = self._scope.clock
-        began_ms = clock() if clock is not None else 0.0
+        began_ms = link.inside_since_ms = clock() if clock is not None else 0.0
         try:
             polled = self.source.poll(self._work.rows_max, now_ms)
         except Exception as error:
             raise located(error, link.node, link.label, self.source.describe()) from error
+        link.inside_since_ms = None
         if clock is not None:
             link.busy_ms += clock() - began_ms
         return polled
@@ -105,7 +109,7 @@ class SourceSubtask:
             case Batch(rows=rows):
                 self.chain.links[0].rows_out += rows.height
                 self.outputs.wake()
-                return self._work.begin(self.chain.feed(element, start=1))
+                return self._work.begin(self.chain.feed(element, start=1), rows.height)
             case Watermark() | SourceStatus():
                 return self._work.begin(self.chain.feed(element, start=1))
             case Idle():
@@ -120,16 +124,40 @@ class SourceSubtask:
                 self.outputs.broadcast(element)
                 return True
 
-    def _take(self, barrier: Barrier, now_ms: float) -> None:
-        self._trigger = None
-        self._passed = barrier.checkpoint
+    def _take(self, now_ms: float, *, unaligned: bool = False) -> None:
+        trigger = self._triggers.take()
+        barrier = replace(trigger.barrier, unaligned=unaligned)
         delay_ms = self._scope.start_delay_ms(barrier.checkpoint, now_ms)
-        self._scope.effects.append(self.snapshots.take(barrier, (), start_delay_ms=delay_ms, alignment_ms=0.0))
+        self._scope.effects.append(
+            self.snapshots.take(barrier, (), since_ms=trigger.since_ms, start_delay_ms=delay_ms, alignment_ms=0.0)
+        )
 
     def take_if_triggered(self, now_ms: float) -> None:
         """A barrier that can start now does not wait for this subtask's turn."""
-        if self._trigger is not None and not self._work.suspended and not self._polled:
-            self._take(self._trigger, now_ms)
+        while self._triggers.next is not None and not self._work.suspended and not self._polled:
+            self._take(now_ms)
+
+    def overtake(self, now_ms: float) -> None:
+        """What was read leaves although there is no room for it, then the barrier. Then the barriers that wait for credit."""
+        while self._next_trigger_ms <= now_ms:
+            self._work.finish()
+            while self._polled:
+                self._begin(self._polled.popleft())
+                self._work.finish()
+            self._take(now_ms, unaligned=True)
+        self.outputs.overtake(now_ms)
+
+    @property
+    def next_overtake_ms(self) -> float:
+        return min(self._next_trigger_ms, self.outputs.next_overtake_ms)
+
+    @property
+    def _next_trigger_ms(self) -> float:
+        """When the trigger that waits for rows to leave may not wait any longer."""
+        trigger = self._triggers.next
+        if trigger is None or not may_overtake(trigger.barrier):
+            return float("inf")
+        return trigger.since_ms + self._scope.overtake_after_ms
 
     def tell(self, now_ms: float) -> None:
         """Messages to the driver that are due: more splits wanted, everything emitted."""
@@ -141,6 +169,8 @@ class SourceSubtask:
                 operator=self.source.id,
                 open=request.open,
                 finished=request.finished,
+                received=request.received,
+                asks=request.asks,
             )
             scope.effects.append(Tell(message))
         if self._exhausted and now_ms >= self._say_exhausted_ms:

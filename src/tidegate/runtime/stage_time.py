@@ -6,10 +6,9 @@ import msgspec
 
 from tidegate.eventtime.combiner import WatermarkCombiner
 from tidegate.model.elements import WATERMARK_MIN_US
-from tidegate.model.ids import ChannelId, SlotIndex, StageId
+from tidegate.model.ids import ChannelId, OperatorId, SlotIndex
 from tidegate.model.snapshot import OperatorSnapshot
 from tidegate.operators.protocol import OperatorState
-from tidegate.plan.graph import stage_state_id
 
 
 class ChannelTimeState(msgspec.Struct, frozen=True, array_like=True):
@@ -35,9 +34,9 @@ def capture(combiner: WatermarkCombiner, parallelism: int) -> OperatorState:
 
 
 def restored_start_us(
-    stage: StageId, snapshots: tuple[OperatorSnapshot, ...], subtask: SlotIndex, parallelism: int, *, exchanged: bool
+    state: OperatorId, snapshots: tuple[OperatorSnapshot, ...], subtask: SlotIndex, parallelism: int, *, exchanged: bool
 ) -> int:
-    """Where event time goes on after a restore: the value every channel starts at.
+    """Where event time goes on after a restore: the value every channel starts at. ``state``: the stage's own entry.
 
     Not the old value of each channel: a split may come back to another subtask, and a promise made for the rows of one split
     does not hold for those of another. The combined watermark does, it was a minimum over all of them, and it never goes back.
@@ -47,10 +46,15 @@ def restored_start_us(
     own = [
         (snapshot.subtask, msgspec.msgpack.decode(snapshot.value, type=StageTime))
         for snapshot in snapshots
-        if snapshot.operator == stage_state_id(stage)
+        if snapshot.operator == state and snapshot.value
     ]
     if exchanged:
         for index, time in own:
             if index == subtask and time.parallelism == parallelism:
                 return time.combined_us
     return min((time.combined_us for _, time in own), default=WATERMARK_MIN_US)
+
+
+def old_parallelism(snapshot: OperatorSnapshot) -> int:
+    """How many subtasks the stage had when ``snapshot`` (its own entry) was taken."""
+    return msgspec.msgpack.decode(snapshot.value, type=StageTime).parallelism

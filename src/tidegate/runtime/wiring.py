@@ -23,6 +23,7 @@ from tidegate.runtime.channels import InputChannel, OutputChannel
 from tidegate.runtime.credits import Credits
 from tidegate.runtime.effects import Send
 from tidegate.runtime.failures import located
+from tidegate.runtime.in_flight import restored_rows
 from tidegate.runtime.input_subtask import InputSubtask
 from tidegate.runtime.outputs import Outputs
 from tidegate.runtime.restore import LoadChunk, check_complete, restored_for
@@ -83,7 +84,8 @@ def _subtask(
                 tuple(_output(channel, scope, wiring) for channel in _out_of(edge, scope.slot, graph.parallelism)),
             )
             for edge in graph.outputs_of(stage.id)
-        )
+        ),
+        overtake_after_ms=scope.overtake_after_ms,
     )
     source = links[0].operator
     if isinstance(source, SourceOperator):
@@ -91,8 +93,9 @@ def _subtask(
         return SourceSubtask(subtask, scope, source, chain, outputs)
     edges = graph.inputs_of(stage.id)
     channels = tuple(channel for edge in edges for channel in _into(edge, scope.slot, graph.parallelism))
+    state = graph.input_state_id(stage.id)
     start_us = restored_start_us(
-        stage.id,
+        state,
         deployment.restored,
         scope.slot,
         graph.parallelism,
@@ -101,12 +104,22 @@ def _subtask(
     combiner = WatermarkCombiner(channels, start_us=start_us, silent=frozenset(c for c in channels if c.edge in silent))
     return InputSubtask(
         subtask,
+        state,
         scope,
         tuple(wiring.inputs[channel] for channel in channels),
         wiring.credits,
         combiner,
         Chain(links, scope.clock, lambda: ""),
         outputs,
+        restored_rows(
+            state,
+            edges,
+            deployment.restored,
+            subtask=scope.slot,
+            parallelism=graph.parallelism,
+            max_parallelism=graph.max_parallelism,
+            load=deployment.chunks,
+        ),
     )
 
 
@@ -167,6 +180,8 @@ def _output(channel: ChannelId, scope: SlotScope, wiring: Wiring) -> OutputChann
         batches_max=config.channel_batches_max,
         bytes_max=config.channel_bytes_max,
         target_rows=config.batch_rows_max,
+        time_max_ms=config.channel_time_max_ms,
+        now=lambda: scope.now_ms,
     )
     wiring.outputs[channel] = output
     if local:

@@ -6,6 +6,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from py4j.protocol import Py4JError
@@ -17,6 +18,7 @@ from tidegate.spark.checks import java_context, task_slots, too_few_slots
 from tidegate.spark.session import spark_log_path
 from tidegate.spark.task import OUTPUT_SCHEMA, WORKER_ENVIRONMENT
 
+_ENVIRONMENT_LOCK = threading.Lock()
 _SLOTS_CHECK_INTERVAL_S = 0.25
 _DEAD_TASK = re.compile(r"barrier task ResultTask\(\d+, (\d+)\) finished unsuccessfully")
 
@@ -67,20 +69,14 @@ class BarrierJob:
             failure = refused
         except (Py4JError, PySparkException, OSError) as failed:
             failure = explain_job_failure(str(failed), self._parallelism)
+        except Exception as failed:  # noqa: BLE001  whatever it is, somebody waits for these slots
+            failure = SlotLost(f"the slots cannot be submitted to Spark: {type(failed).__name__}: {failed}")
         self._on_end(failure)
 
     def _frame(self) -> DataFrame:
-        environment = self._session.sparkContext.environment
-        before = dict(environment)
-        try:
-            # Spark gives workers the environment that stands here while the function is registered; workers with another one
-            # are other processes, so the user's own Python functions are not affected.
-            environment.update(WORKER_ENVIRONMENT)
+        with worker_environment(self._session.sparkContext):
             rows = self._session.range(0, self._parallelism, 1, self._parallelism)
             return rows.mapInArrow(self._function, OUTPUT_SCHEMA, barrier=True)
-        finally:
-            environment.clear()
-            environment.update(before)
 
     def _wait_for_slots(self) -> None:
         """A killed executor needs seconds to come back, and new ones may still be on their way: wait instead of failing."""
@@ -90,6 +86,22 @@ class BarrierJob:
                 raise too_few_slots(self._session, self._parallelism, available)
             if self._cancelled.wait(_SLOTS_CHECK_INTERVAL_S):
                 return
+
+
+@contextmanager
+def worker_environment(context: Any) -> Iterator[None]:
+    """Functions registered meanwhile run in workers with our environment; workers with another one are other processes.
+
+    Spark reads ``context.environment`` at the registration. Several pipelines may be here at once, each in its own thread, and the
+    user's threads register functions, too: so we take turns, and the user's dictionary is set aside instead of changed.
+    """
+    with _ENVIRONMENT_LOCK:
+        theirs = context.environment
+        context.environment = {**theirs, **WORKER_ENVIRONMENT}
+        try:
+            yield
+        finally:
+            context.environment = theirs
 
 
 def explain_job_failure(text: str, parallelism: int) -> TidegateError:

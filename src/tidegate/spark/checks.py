@@ -62,12 +62,22 @@ def choose_parallelism(session: SparkSession, wanted: int, *, spare: bool) -> in
     InvalidQuery when a local session has too few; executors of a cluster may still be on their way, so there the deploy waits.
     """
     available = task_slots(session)
-    wanted = wanted or int(session.conf.get(PARALLELISM_SETTING, "0") or 0)
-    if wanted == 0:
-        return max(1, available - 1 if spare else available)
-    if wanted > available and is_one_host(session):
-        raise too_few_slots(session, wanted, available)
-    return wanted
+    said = wanted or _session_parallelism(session)
+    if said == 0:
+        return slots_for_queries(session, spare=spare)
+    if said > available and is_one_host(session):
+        raise too_few_slots(session, said, available)
+    return said
+
+
+def slots_for_queries(session: SparkSession, *, spare: bool) -> int:
+    """How many task slots queries take when nobody says how many: the session's setting, else all, or all but a ``spare`` one."""
+    available = task_slots(session)
+    return _session_parallelism(session) or max(1, available - 1 if spare else available)
+
+
+def _session_parallelism(session: SparkSession) -> int:
+    return int(session.conf.get(PARALLELISM_SETTING, "0") or 0)
 
 
 def too_few_slots(session: SparkSession, wanted: int, available: int) -> InvalidQuery:

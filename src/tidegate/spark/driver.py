@@ -23,12 +23,14 @@ from pyspark.sql import SparkSession
 from tidegate.checkpoint import effects as fx
 from tidegate.checkpoint import storing
 from tidegate.checkpoint.events import (
+    Afterwards,
     AttemptFailed,
     CheckpointRequested,
     ClaimWritten,
     ClockTicked,
     Event,
     Failure,
+    SavepointRequested,
     SinksCommitted,
     SinksFailed,
     SinksSwept,
@@ -38,22 +40,28 @@ from tidegate.checkpoint.events import (
     StopRequested,
 )
 from tidegate.checkpoint.lifecycle import step
-from tidegate.checkpoint.phases import Active, New, State
+from tidegate.checkpoint.phases import Active, Ending, New, RestartAt, State
 from tidegate.checkpoint.plan import CheckpointPlan
 from tidegate.checkpoint.ports import BlobStore
+from tidegate.checkpoint.savepoint import perform_export
 from tidegate.checkpoint.statistics import Outcome as CheckpointOutcome
 from tidegate.model.config import QueryConfig
-from tidegate.model.errors import Bug, SlotLost, TidegateError
+from tidegate.model.errors import Bug, TidegateError, Unavailable
 from tidegate.model.ids import Attempt, CheckpointId, OperatorId
-from tidegate.model.messages import ReportProgress
+from tidegate.model.messages import ReportProgress, SlotProgress
 from tidegate.operators.ports import SinkCommitter, SplitEnumerator
 from tidegate.plan.graph import JobGraph
 from tidegate.spark.clock import monotonic_ms
 from tidegate.spark.discovery import Discovery
 from tidegate.spark.gang import Gang, GangEvent, JobEnded, SlotSilent
+from tidegate.spark.health import Health
+from tidegate.spark.history import HistoryKeeper
 from tidegate.spark.lanes import Lane
 from tidegate.spark.status import JobStatus
 from tidegate.spark.task import SlotWork
+from tidegate.spark.versions import running_versions
+from tidegate.spark.watchdog import Watchdog
+from tidegate.storage.open import open_store
 from tidegate.transport.bell import Bell
 
 log = logging.getLogger("tidegate.driver")
@@ -92,6 +100,7 @@ class JobMaster:
         location: str,
         *,
         name: str,
+        description: str = "",
         enumerators: Callable[[], Mapping[OperatorId, SplitEnumerator]],
         committers: Mapping[OperatorId, SinkCommitter],
         accept_duplicates: bool = False,
@@ -103,6 +112,8 @@ class JobMaster:
         self._plan = plan
         self._store = store
         self._name = name
+        self._description = description
+        """The query as text; savepoints carry it."""
         self._enumerators = enumerators
         self._committers = committers
         self._accept_duplicates = accept_duplicates
@@ -111,14 +122,16 @@ class JobMaster:
         self._state: State = New()
         self._inbox: deque[Posted] = deque()
         self._bell = Bell()
-        self._requests: dict[str, Future[CheckpointId]] = {}
+        self._requests: dict[str, Future[fx.RequestDone]] = {}
         self._report_numbers = itertools.count(1)
         self._gang: Gang | None = None
         self._ran = False
         self._discovery: Discovery | None = None
-        self._lanes = {lane: Lane(f"tidegate-{lane}-{name}") for lane in ("storage", "sinks", "cleanup")}
+        self._lanes = {lane: Lane(f"tidegate-{lane}-{name}") for lane in ("storage", "sinks", "cleanup", "export")}
         self._outcome: fx.Outcome | None = None
         self.status = JobStatus()
+        self.history = HistoryKeeper(store, name)
+        self._watchdog = Watchdog(plan, name, monotonic_ms())
         self.ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"tidegate-master-{name}", daemon=True)
 
@@ -137,15 +150,26 @@ class JobMaster:
         """Asks the query to end. ``ended`` is set when nothing of it runs any more."""
         self.post(StopRequested(monotonic_ms()))
 
-    def checkpoint(self) -> Future[CheckpointId]:
+    def checkpoint(self) -> Future[fx.RequestDone]:
         """A checkpoint as soon as possible; resolved when its output is visible."""
-        answer: Future[CheckpointId] = Future()
+        return self._request(lambda token: CheckpointRequested(monotonic_ms(), token))
+
+    def savepoint(self, target: str, afterwards: Afterwards) -> Future[fx.RequestDone]:
+        """A savepoint at ``target`` as soon as possible; resolved when it stands there, whole."""
+        return self._request(lambda token: SavepointRequested(monotonic_ms(), token, target, afterwards))
+
+    def _request(self, ask: Callable[[str], Event]) -> Future[fx.RequestDone]:
+        answer: Future[fx.RequestDone] = Future()
         token = secrets.token_hex(8)
         self._requests[token] = answer
-        self.post(CheckpointRequested(monotonic_ms(), token))
+        self.post(ask(token))
         if self.ended.is_set():
             self._answer_all()
         return answer
+
+    def health(self) -> Health:
+        """Whether the pipeline does what it should right now."""
+        return self._watchdog.health(monotonic_ms())
 
     @property
     def discovery(self) -> Discovery | None:
@@ -175,6 +199,7 @@ class JobMaster:
                 if self._gang is not None:
                     self._gang.on_clock(now_ms)
                 self._feed(ClockTicked(now_ms))
+                self._watch(now_ms)
         except Exception as bug:  # the loop is the last one who can tell: whatever it is ends the query and is reported
             log.exception("the job master of %s failed", self._name)
             failed = bug if isinstance(bug, TidegateError) else None
@@ -222,11 +247,19 @@ class JobMaster:
         if self._outcome is not None:
             return
         self._note(event)
+        self._watchdog.on_event(event)
         self._state, effects = step(self._plan, self._state, event)
         if effects and log.isEnabledFor(logging.DEBUG):
             log.debug("step %s → %s", type(event).__name__, effects)
+        self._watchdog.on_step(self._state, effects, event.now_ms)
         for effect in effects:
             self._perform(effect)
+
+    def _watch(self, now_ms: int) -> None:
+        self.history.on_clock(now_ms)
+        seen = self._watchdog.on_clock(now_ms, self._state, len(self._gang.pids) if self._gang is not None else 0)
+        if seen is not None:
+            self._feed(seen)
 
     def _note(self, event: Event) -> None:
         """Log and status: every phase of a restart with its time after the failure was detected."""
@@ -249,9 +282,13 @@ class JobMaster:
     def _perform(self, effect: fx.Effect) -> None:
         match effect:
             case fx.WriteClaim() | fx.ListLocation() | fx.WriteRestored() | fx.LookForClaim() | fx.StoreManifest():
+                for note in effect.notes if isinstance(effect, fx.WriteRestored) else ():
+                    log.warning("%s", note)
                 self._do("storage", lambda: storing.perform(self._plan, effect, self._store, monotonic_ms))
             case fx.MarkCommitted() | fx.Delete():
                 self._do("cleanup", lambda: storing.perform(self._plan, effect, self._store, monotonic_ms))
+            case fx.ExportSavepoint():
+                self._do("export", lambda: self._export(effect))
             case fx.CommitSinks():
                 self._do("sinks", lambda: self._commit(effect))
             case fx.SweepSinks():
@@ -267,7 +304,7 @@ class JobMaster:
                 self._answer(token, outcome)
             case fx.ReportCheckpoint(report):
                 log.info("%s", report)
-                self.status.on_checkpoint(report)
+                self.history.on_report(self.status.on_checkpoint(report))
                 if report.outcome is CheckpointOutcome.COMPLETED:
                     recovery = self.status.on_recovery_phase("first checkpoint", report.ended_ms)
                     if recovery is not None:
@@ -314,19 +351,35 @@ class JobMaster:
             ran_before=self._ran,
             post=self.post,
             tell=self.post,
-            on_progress=self.status.on_progress,
+            on_progress=self._on_progress,
+            on_alive=lambda alive: self._watchdog.on_alive(alive, monotonic_ms()),
         )
         self._discovery = Discovery(
             deploy.attempt, self._enumerators, manifest, self._config.discovery_interval_ms, self.post
         )
 
+    def _on_progress(self, progress: SlotProgress) -> None:
+        self.status.on_progress(progress)
+        self._watchdog.on_progress(progress, monotonic_ms())
+
     def _end_attempt(self, attempt: Attempt, clean: bool, reason: str) -> None:
+        if isinstance(self._state, Ending) and isinstance(self._state.then, RestartAt):
+            # Also when the coordinator itself gave the attempt up: then no event said so.
+            self.status.on_failure(attempt, reason, monotonic_ms())
         if self._discovery is not None:
             self._discovery.stop()
         if self._gang is not None and self._gang.attempt == attempt:
             self._gang.end(clean, reason)
         else:
             self.post(SlotsFree(monotonic_ms(), attempt))
+
+    # --- savepoints, in their lane -------------------------------------------------------------------------------------
+
+    def _export(self, effect: fx.ExportSavepoint) -> Event:
+        version = running_versions()["tidegate"]
+        return perform_export(
+            effect, self._store, open_store, monotonic_ms, query=self._description, created_by=version
+        )
 
     # --- sinks, in their lane ------------------------------------------------------------------------------------------
 
@@ -357,22 +410,24 @@ class JobMaster:
         request = self._requests.pop(token, None)
         if request is not None:
             match outcome:
-                case fx.RequestDone(checkpoint):
-                    request.set_result(checkpoint)
+                case fx.RequestDone():
+                    request.set_result(outcome)
                 case fx.RequestFailed(failure):
-                    request.set_exception(SlotLost(failure.message, hint=failure.hint))
+                    request.set_exception(storing.error_from(failure))
 
     def _answer_all(self) -> None:
         for token in tuple(self._requests):
             request = self._requests.pop(token, None)
             if request is not None:
-                request.set_exception(SlotLost("the query ended before the checkpoint was taken"))
+                request.set_exception(Unavailable("the query ended before it was taken", hint="see query.exception()"))
 
     def _finish(self) -> None:
         if self._discovery is not None:
             self._discovery.stop()
         for lane in self._lanes.values():
             lane.stop()
+        # Whoever was replaced touches nothing any more, not even what is only for people.
+        self.history.close(write=not isinstance(self._outcome, fx.Fenced))
         self.status.update(phase="ended", outcome=self._outcome, slots=self.status.now().slots)
         self.ended.set()
         self._answer_all()

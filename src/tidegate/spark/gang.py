@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from tidegate.checkpoint.events import AttemptFailed, Event, Failure, SlotSaid, SlotsFree, SlotsReady
 from tidegate.model.config import QueryConfig
-from tidegate.model.errors import InvalidQuery, TidegateError
+from tidegate.model.errors import CorruptSnapshot, InvalidQuery, TidegateError
 from tidegate.model.ids import Attempt, CheckpointId, SlotIndex
 from tidegate.model.messages import (
     DriverMessage,
@@ -58,6 +58,10 @@ LAST_SLOTS_GRACE_MS = 500
 """After the Spark job has ended: how long to wait for slots that said nothing. Those killed never will."""
 
 
+TERMINAL = frozenset({InvalidQuery.code, CorruptSnapshot.code})
+"""Failures of a slot that the next attempt would meet again: it would run the same query on the same files."""
+
+
 @dataclass(frozen=True, slots=True)
 class JobEnded:
     """The Spark job of ``attempt`` is over."""
@@ -96,6 +100,7 @@ class Gang:
         post: Callable[[GangEvent], None],
         tell: Callable[[Event], None],
         on_progress: Callable[[SlotProgress], None],
+        on_alive: Callable[[SlotAlive], None],
     ) -> None:
         self.attempt = attempt
         self._ran_before = ran_before
@@ -134,6 +139,7 @@ class Gang:
             config.heartbeat_interval_ms,
             config.silence_timeout_ms,
             lambda slot: post(SlotSilent(attempt, slot)),
+            on_alive,
         )
         greeting = Greeting(
             attempt=attempt,
@@ -257,9 +263,7 @@ class Gang:
                 self._on_progress(message)
             case SlotFailed(code=code, message=text, hint=hint, operator=operator, position=position):
                 self._fail(
-                    Failure(
-                        code, text, hint=hint, operator=operator, position=position, retryable=code != "INVALID_QUERY"
-                    )
+                    Failure(code, text, hint=hint, operator=operator, position=position, retryable=code not in TERMINAL)
                 )
             case SlotLeft():
                 self._left.add(message.slot)

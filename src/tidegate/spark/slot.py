@@ -48,10 +48,13 @@ from tidegate.transport.control import SlotControl
 from tidegate.transport.data import CreditReceived, DataPlane, Received
 from tidegate.transport.endpoints import CurveKeys, SlotEndpoints
 from tidegate.transport.guard import KeyGuard
-from tidegate.transport.heartbeat import SlotHeartbeat
+from tidegate.transport.heartbeat import LAST_WORDS_LINGER_MS, SlotHeartbeat
 
 UPLOAD_STOP_TIMEOUT_S = 1.0
-LAST_WORDS_LINGER_MS = 500
+CHUNK_HINT = (
+    "restore the file from a copy of the checkpoint location; or go back to an older checkpoint and accept duplicates: "
+    '.option("onCorruptCheckpoint", "fallBack")'
+)
 
 
 class DriverLost:
@@ -118,6 +121,8 @@ class SlotProcess:
             greeting.heartbeat_interval_ms,
             greeting.silence_timeout_ms,
             lambda reason: self._drop_mail(DriverLost(reason)),
+            lambda: self._runtime.inside() if self._runtime is not None else None,
+            self._overdue,
         )
         clean = True
         driver_lost = False
@@ -183,7 +188,7 @@ class SlotProcess:
                         case Received(channel, sequence, element):
                             runtime.deliver(channel, sequence, element)
                         case CreditReceived(channel, batches, size_bytes):
-                            runtime.credit(channel, batches, size_bytes)
+                            runtime.credit(channel, batches, size_bytes, time.monotonic() * 1000)
             now_ms = time.monotonic() * 1000
             for effect in runtime.turn(now_ms):
                 if self._perform(effect):
@@ -263,6 +268,12 @@ class SlotProcess:
         self._mailbox.put(mail)
         self._bell.ring()
 
+    def _overdue(self) -> SlotFailed | None:
+        """Called by the heartbeat's thread: what the loop cannot say any more, because it never comes back."""
+        runtime = self._runtime
+        stuck = runtime.stuck(time.monotonic() * 1000) if runtime is not None else None
+        return self._describe(stuck) if stuck is not None else None
+
     def _read_mail(self) -> None:
         while not self._mailbox.empty():
             match self._mailbox.get():
@@ -298,13 +309,10 @@ class DriverGone(SlotLost):
 
 def read_chunk(store: BlobStore, handle: ChunkHandle) -> pl.DataFrame:
     """A chunk of the restored checkpoint, checked. Raises CorruptSnapshot, naming it, when it is missing or damaged."""
-    data = handle.data if handle.data is not None else store.read(chunk_key(handle.name))
+    key = chunk_key(handle.name)
+    data = handle.data if handle.data is not None else store.read(key)
     if data is None:
-        raise CorruptSnapshot(
-            f"the chunk {handle.name} is missing", hint="restore it from a copy of the checkpoint location"
-        )
+        raise CorruptSnapshot(f"{key} is missing", hint=CHUNK_HINT)
     if len(data) != handle.size_bytes or zlib.crc32(data) != handle.checksum:
-        raise CorruptSnapshot(
-            f"the chunk {handle.name} is damaged", hint="restore it from a copy of the checkpoint location"
-        )
+        raise CorruptSnapshot(f"{key} is damaged: its checksum does not match its content", hint=CHUNK_HINT)
     return decode_chunk(data, handle.name)

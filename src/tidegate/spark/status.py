@@ -67,6 +67,7 @@ def _add(a: OperatorMetrics, b: OperatorMetrics) -> OperatorMetrics:
         rows_in=a.rows_in + b.rows_in,
         rows_out=a.rows_out + b.rows_out,
         late_rows=a.late_rows + b.late_rows,
+        rejected_rows=a.rejected_rows + b.rejected_rows,
         state_rows=a.state_rows + b.state_rows,
         state_bytes=a.state_bytes + b.state_bytes,
         watermark_us=min(watermarks, default=None),
@@ -102,13 +103,20 @@ class JobStatus:
             self._now = replace(self._now, slots=slots, taken_s=time.time())
             self.changed.notify_all()
 
-    def on_checkpoint(self, report: CheckpointReport) -> None:
+    def on_checkpoint(self, report: CheckpointReport) -> CheckpointReport:
+        """All that is known of that checkpoint now."""
         with self.changed:
-            self._now = replace(self._now, history=self._now.history.add(report))
+            history = self._now.history.add(report)
+            self._now = replace(self._now, history=history)
             self.changed.notify_all()
+        of_it = (one for one in reversed(history.reports) if one.checkpoint == report.checkpoint)
+        return next((one for one in of_it if one.attempt == report.attempt), report)
 
     def on_failure(self, attempt: Attempt, reason: str, now_ms: int) -> None:
+        """The first reason of an attempt counts: what follows it are consequences."""
         with self.changed:
+            if self._recoveries and self._recoveries[-1].attempt == attempt:
+                return
             self._recoveries.append(Recovery(attempt, reason, now_ms, (("detected", 0),)))
             self._now = replace(self._now, recoveries=tuple(self._recoveries), phase="recovering", slots={})
             self.changed.notify_all()

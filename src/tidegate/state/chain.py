@@ -45,7 +45,6 @@ class Pending:
     kept: tuple[Link, ...]
     since: int
     until: int
-    new_rows: int
     added: tuple[Link, ...] = ()
     stored: bool = False
 
@@ -67,7 +66,10 @@ class Chain:
     pending: tuple[Pending, ...] = ()
 
     def cut(self, rows_since: Callable[[int], int], live_rows: int) -> Cut:
-        """The snapshot to take now. ``rows_since(epoch)``: how many keys changed after it, tombstones included."""
+        """The snapshot to take now. ``rows_since(epoch)``: about how many keys changed after it, tombstones included; 0 only if none did.
+
+        Asked only about the end of the chain or of one of its links.
+        """
         kept = self.safe_links()
         since = self.until if kept == self.links else _end_of(kept)
         fresh = rows_since(since)
@@ -86,12 +88,12 @@ class Chain:
             safe = _common_prefix(safe, snapshot.kept)
         return safe
 
-    def handed_out(self, checkpoint: CheckpointId, cut: Cut, until: int, new_rows: int) -> Chain:
-        snapshot = Pending(checkpoint, cut.kept, cut.since, until, new_rows)
+    def handed_out(self, checkpoint: CheckpointId, cut: Cut, until: int) -> Chain:
+        snapshot = Pending(checkpoint, cut.kept, cut.since, until)
         return replace(self, pending=(*self.pending, snapshot))
 
     def stored(self, checkpoint: CheckpointId, handles: tuple[ChunkHandle, ...]) -> Chain:
-        """``handles``: one per chunk of that snapshot, in order. Repeated, late and foreign reports change nothing."""
+        """``handles``: one per chunk of that snapshot, in order; none for a new chunk that turned out empty. Repeated, late and foreign reports change nothing."""
         return replace(self, pending=tuple(_with_handles(p, checkpoint, handles) for p in self.pending))
 
     def completed(self, checkpoint: CheckpointId) -> Chain:
@@ -118,7 +120,5 @@ def _common_prefix(left: tuple[Link, ...], right: tuple[Link, ...]) -> tuple[Lin
 def _with_handles(snapshot: Pending, checkpoint: CheckpointId, handles: tuple[ChunkHandle, ...]) -> Pending:
     if snapshot.checkpoint != checkpoint or snapshot.stored:
         return snapshot
-    added = tuple(
-        Link(handle, snapshot.since, snapshot.until, snapshot.new_rows) for handle in handles[len(snapshot.kept) :]
-    )
+    added = tuple(Link(handle, snapshot.since, snapshot.until, handle.rows) for handle in handles[len(snapshot.kept) :])
     return replace(snapshot, added=added, stored=True)

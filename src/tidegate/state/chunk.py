@@ -6,15 +6,33 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from tidegate.model.errors import Bug
 from tidegate.model.snapshot import ChunkHandle, KeyGroupRange
 
 
-@dataclass(frozen=True, slots=True)
 class NewChunk:
-    """Rows of keyed state to be stored in the background. ``rows`` never changes again."""
+    """Rows of keyed state to be stored in the background. They are there at once or follow; once there they never change."""
 
-    rows: pl.DataFrame
-    groups: KeyGroupRange
+    __slots__ = ("_rows", "groups")
+
+    def __init__(self, rows: pl.DataFrame | None, groups: KeyGroupRange) -> None:
+        self._rows = rows
+        self.groups = groups
+
+    @property
+    def complete(self) -> bool:
+        return self._rows is not None
+
+    @property
+    def rows(self) -> pl.DataFrame:
+        if self._rows is None:
+            raise Bug("a state chunk was read before it was captured")
+        return self._rows
+
+    def fill(self, rows: pl.DataFrame) -> None:
+        if self._rows is not None:
+            raise Bug("a state chunk was captured twice")
+        self._rows = rows
 
 
 @dataclass(frozen=True, slots=True)

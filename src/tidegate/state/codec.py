@@ -8,7 +8,7 @@ offset  bytes  meaning (little endian)
 6       2      reserved, 0
 8       4      CRC-32 of the body
 12      8      length of the body
-20      …      body: Arrow IPC stream, LZ4
+20      …      body: Arrow IPC stream, short integers; LZ4 if there are columns of variable width
 ======  =====  ==========================================================
 """
 
@@ -17,24 +17,33 @@ from __future__ import annotations
 import struct
 import zlib
 
+import msgspec
 import polars as pl
 import pyarrow as pa
 
 from tidegate.model.errors import CorruptSnapshot
+from tidegate.state.shrinking import Shrunk, expand, shrink
 
-VERSION = 1
+VERSION = 2
 _MAGIC = b"TGCK"
 _HEADER = struct.Struct("<4sHHIQ")
-_OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
+_PLAIN = pa.ipc.IpcWriteOptions()
+_COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4")
+_SHRUNK = b"tidegate.shrunk"
+_RECORD_ROWS = 1 << 20
 
 
 def encode_chunk(rows: pl.DataFrame) -> bytes:
-    table = rows.to_arrow(compat_level=pl.CompatLevel.oldest())
+    short, shrunk = shrink(rows)
+    table = short.to_arrow(compat_level=pl.CompatLevel.oldest())
+    if shrunk:
+        table = table.replace_schema_metadata({_SHRUNK: msgspec.json.encode(shrunk)})
+    fixed = all(pa.types.is_primitive(field.type) for field in table.schema)
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema, options=_OPTIONS) as writer:
-        writer.write_table(table)
+    with pa.ipc.new_stream(sink, table.schema, options=_PLAIN if fixed else _COMPRESSED) as writer:
+        writer.write_table(table, max_chunksize=_RECORD_ROWS)
     body = sink.getvalue()
-    return _HEADER.pack(_MAGIC, VERSION, 0, zlib.crc32(body), body.size) + body.to_pybytes()
+    return b"".join((_HEADER.pack(_MAGIC, VERSION, 0, zlib.crc32(body), body.size), body))
 
 
 def decode_chunk(data: bytes, name: str) -> pl.DataFrame:
@@ -63,7 +72,11 @@ def decode_chunk(data: bytes, name: str) -> pl.DataFrame:
         raise _corrupt(name, "it holds extension types")
     frame = pl.from_arrow(table)
     assert isinstance(frame, pl.DataFrame)
-    return frame
+    try:
+        shrunk = msgspec.json.decode((table.schema.metadata or {}).get(_SHRUNK, b"{}"), type=Shrunk)
+        return expand(frame, shrunk)
+    except (msgspec.MsgspecError, pl.exceptions.PolarsError, KeyError) as error:
+        raise _corrupt(name, f"its integers cannot be restored: {error}") from error
 
 
 def _corrupt(name: str, what: str) -> CorruptSnapshot:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from tidegate.model.ids import CheckpointId
 from tidegate.model.snapshot import ChunkHandle, KeyGroupRange
+from tidegate.state.capture import Capture
 from tidegate.state.chain import Chain, Link
 from tidegate.state.chunk import NewChunk, RestoredChunk
 from tidegate.state.columns import FixedColumn, Mask, Rows, StateColumn, grown, new_column
@@ -22,6 +23,8 @@ from tidegate.state.keygroups import key_groups
 
 HashKeys = Callable[[pl.DataFrame], NDArray[np.uint64]]
 _DEAD_ROWS_MIN = 1 << 12
+CAPTURE_ROWS = 1 << 14
+"""Rows walked over at once while a snapshot is copied: a millisecond or two."""
 
 
 class KeyedTable:
@@ -38,6 +41,7 @@ class KeyedTable:
         hash_keys: HashKeys,
         groups: KeyGroupRange,
         max_parallelism: int,
+        capture_rows: int = CAPTURE_ROWS,
     ) -> None:
         self._keys: list[StateColumn] = [new_column(dtype) for dtype in keys]
         self._values: list[StateColumn] = [new_column(dtype) for dtype in values]
@@ -50,8 +54,12 @@ class KeyedTable:
         self._changed_epoch: NDArray[np.int32] = np.zeros(0, np.int32)
         self._scratch: Rows = np.zeros(0, np.int64)
         self._epoch = 1
+        self._touched: dict[int, int] = {}
+        """How many rows were changed in each epoch that no complete checkpoint covers."""
         self._tombstones: list[tuple[int, pl.DataFrame]] = []
         self._chain = Chain()
+        self._capture_rows = capture_rows
+        self._capture: Capture | None = None
 
     # -- reading and writing rows
 
@@ -83,6 +91,7 @@ class KeyedTable:
             self._alive[first_new:end] = True
             self._changed_epoch[first_new:end] = self._epoch
             self._live += len(added)
+            self._touch(len(added))
         return found, np.arange(first_new, self._index.rows)
 
     def find(self, keys: pl.DataFrame) -> Rows:
@@ -105,6 +114,8 @@ class KeyedTable:
 
     def write(self, rows: Rows, values: pl.DataFrame) -> None:
         """Replaces all values of ``rows`` (none of them twice)."""
+        self._rescue(rows)
+        self._touch(int(np.count_nonzero(self._changed_epoch[rows] != self._epoch)))
         for mine, theirs in zip(self._values, values.get_columns(), strict=True):
             mine.scatter(rows, theirs)
         self._changed_epoch[rows] = self._epoch
@@ -131,13 +142,14 @@ class KeyedTable:
         """Without tombstones the caller can tell from its own snapshot, at restore, that these keys are gone."""
         if tombstones and len(rows):
             self._tombstones.append((self._epoch, self.keys_of(rows)))
+        self._rescue(rows)
         self._alive[rows] = False
         self._live -= len(rows)
 
     def compact(self, dead_rows_min: int = _DEAD_ROWS_MIN) -> None:
         """Gives back the room of removed rows once they are the majority, and at least so many."""
         dead = self._index.rows - self._live
-        if dead < dead_rows_min or dead < self._live:
+        if dead < dead_rows_min or dead < self._live or self._capture is not None:
             return
         keep = self.all_rows()
         self._index.rebuild(keep)
@@ -149,18 +161,56 @@ class KeyedTable:
     # -- snapshots
 
     def snapshot(self, checkpoint: CheckpointId) -> tuple[ChunkHandle | NewChunk, ...]:
-        """The table as it is now, oldest chunk first. Copies what changed since chunks that are safely stored, nothing else."""
+        """The table as it is now, oldest chunk first: stored chunks, and what changed since them as a new one.
+
+        However large the table, this takes no time: ``capture`` copies the rows of the new chunk afterwards, unless there are few.
+        """
+        self.finish_capture()
         cut = self._chain.cut(self._rows_since, self._live)
-        rows = np.flatnonzero(self._alive[: self._index.rows] & (self._changed_epoch[: self._index.rows] > cut.since))
         # Nothing stored lies below a full rewrite, so there is nothing a tombstone could hide.
-        buried = [keys for epoch, keys in self._tombstones if epoch > cut.since] if cut.since else []
-        new_rows = len(rows) + sum(keys.height for keys in buried)
-        self._chain = self._chain.handed_out(checkpoint, cut, self._epoch, new_rows)
-        self._epoch += 1
+        buried = tuple(keys for epoch, keys in self._tombstones if epoch > cut.since) if cut.since else ()
+        changed = self._rows_since(cut.since) > 0
+        self._chain = self._chain.handed_out(checkpoint, cut, self._epoch)
         handles = tuple(link.handle for link in cut.kept)
-        if not new_rows:
-            return handles
-        return (*handles, NewChunk(self._chunk_rows(rows, buried), self._groups))
+        if changed:
+            chunk = NewChunk(None, self._groups)
+            self._capture = Capture(cut.since, self._epoch, self._index.rows, chunk, buried)
+            handles = (*handles, chunk)
+        self._epoch += 1
+        if self._index.rows <= self._capture_rows:
+            self.finish_capture()
+        return handles
+
+    @property
+    def capturing(self) -> bool:
+        """Rows of the last snapshot are still to be copied."""
+        return self._capture is not None
+
+    def capture(self) -> None:
+        """Copies some more rows of the last snapshot."""
+        capture = self._capture
+        if capture is None:
+            return
+        rows = capture.next_rows(self._alive, self._changed_epoch, self._capture_rows)
+        if len(rows) or not capture.pieces:
+            capture.pieces.append(self._copied(rows))
+        if capture.done:
+            capture.chunk.fill(self._with_graves(pl.concat(capture.pieces), capture.buried))
+            self._capture = None
+
+    def finish_capture(self) -> None:
+        while self._capture is not None:
+            self.capture()
+
+    def _rescue(self, rows: Rows) -> None:
+        """Copies what the snapshot being captured still needs of ``rows`` before they change."""
+        if self._capture is not None:
+            endangered = self._capture.endangered(rows, self._changed_epoch)
+            if len(endangered):
+                self._capture.pieces.append(self._copied(endangered))
+
+    def _touch(self, rows: int) -> None:
+        self._touched[self._epoch] = self._touched.get(self._epoch, 0) + rows
 
     def on_stored(self, checkpoint: CheckpointId, handles: tuple[ChunkHandle, ...]) -> None:
         self._chain = self._chain.stored(checkpoint, handles)
@@ -170,17 +220,23 @@ class KeyedTable:
         oldest = self._chain.links[0].until if self._chain.links else self._chain.until
         # What was removed before the base chunk was written is not in it.
         self._tombstones = [entry for entry in self._tombstones if entry[0] > oldest]
+        self._touched = {epoch: rows for epoch, rows in self._touched.items() if epoch > self._chain.until}
 
     def _rows_since(self, epoch: int) -> int:
-        changed = self._alive[: self._index.rows] & (self._changed_epoch[: self._index.rows] > epoch)
-        buried = sum(keys.height for at, keys in self._tombstones if at > epoch) if epoch else 0
-        return int(np.count_nonzero(changed)) + buried
+        """An upper bound from what was counted on the way; looking at the rows themselves would take longer than a barrier may."""
+        stored = sum(link.rows for link in self._chain.links if link.since >= epoch)
+        since = max(epoch, self._chain.until)
+        fresh = sum(rows for at, rows in self._touched.items() if at > since)
+        buried = sum(keys.height for at, keys in self._tombstones if at > since)
+        return min(stored + fresh, self._live) + buried if epoch else min(stored + fresh, self._live)
 
-    def _chunk_rows(self, rows: Rows, buried: list[pl.DataFrame]) -> pl.DataFrame:
-        live = pl.concat(
+    def _copied(self, rows: Rows) -> pl.DataFrame:
+        return pl.concat(
             [self._group_column(self._index.hashes_of(rows)), self.keys_of(rows), self.values_of(rows)],
             how="horizontal",
         )
+
+    def _with_graves(self, live: pl.DataFrame, buried: tuple[pl.DataFrame, ...]) -> pl.DataFrame:
         if not buried:
             return live
         # Deletions first: a key that was removed and came back is in both.
@@ -212,6 +268,7 @@ class KeyedTable:
             links.append(Link(handle, self._epoch - 1, self._epoch, stored_rows))
             self._epoch += 1
         self._chain = Chain(tuple(links), self._epoch - 1)
+        self._touched.clear()
 
     def _bury(self, keys: pl.DataFrame) -> None:
         if not keys.height:

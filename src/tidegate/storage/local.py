@@ -20,10 +20,12 @@ class LocalBlobStore:
     Relied on: ``link`` fails when the name exists, on every POSIX file system and between hosts on NFS.
     """
 
-    def __init__(self, root: str | Path) -> None:
+    def __init__(self, root: str | Path, *, make: bool = True) -> None:
+        """``make``: the directory is made if it is missing; else it has to be there before the first call."""
         self.root = Path(root).absolute()
         try:
-            self.root.mkdir(parents=True, exist_ok=True)
+            if make:
+                self.root.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise explain(error, "make", self.root) from error
         self._made: set[Path] = set()

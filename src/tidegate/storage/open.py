@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from tidegate.model.errors import InvalidQuery
@@ -10,9 +11,14 @@ from tidegate.storage.local import LocalBlobStore
 SCHEMES = ("file",)
 
 
-def open_store(location: str) -> LocalBlobStore:
-    """``/data/q1`` and ``file:///data/q1`` name a directory; any other scheme is refused."""
-    return LocalBlobStore(local_path(location))
+def open_store(location: str, *, make: bool = True) -> LocalBlobStore:
+    """``/data/q1`` and ``file:///data/q1`` name a directory, made if ``make`` and missing; any other scheme is refused."""
+    return LocalBlobStore(local_path(location), make=make)
+
+
+def absolute_path(location: str) -> str:
+    """The same place, whatever the working directory is by the time it is opened."""
+    return str(Path(local_path(location)).absolute())
 
 
 def local_path(location: str) -> str:

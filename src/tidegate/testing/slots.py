@@ -73,7 +73,8 @@ class SlotHarness:
     """Runs until nothing is left to do, or step by step.
 
     ``channel_ready``, if given, is asked before each delivery and may hold a channel back. ``commit_chance``: how often a
-    checkpoint's commit happens; when it does not, it is left to a later one, as after a crash.
+    checkpoint's commit happens; when it does not, it is left to a later one, as after a crash. ``step_ms``: how long a step takes;
+    without it time passes only when nothing else can happen.
     """
 
     def __init__(
@@ -89,6 +90,7 @@ class SlotHarness:
         load: Load = refuse_user_functions,
         channel_ready: Callable[[ChannelId], bool] | None = None,
         commit_chance: float = 1.0,
+        step_ms: float = 0.0,
     ) -> None:
         self.graph = graph
         self.connectors = connectors
@@ -105,13 +107,15 @@ class SlotHarness:
         self.left: list[Leave] = []
         self.sent: list[Send] = []
         """Every element that crossed between two slots, in the order of sending."""
+        self._delivered = 0
+        self._step_ms = step_ms
         self._commit_chance = commit_chance
         self._ready_channel = channel_ready or (lambda _: True)
         self._wires: dict[ChannelId, deque[tuple[int, Element]]] = {}
         self._credits: deque[GrantCredit] = deque()
         self._inboxes: dict[SlotIndex, deque[SlotMessage]] = {SlotIndex(i): deque() for i in range(graph.parallelism)}
         self._persisting: deque[Persist] = deque()
-        self._collecting: _Collecting | None = None
+        self._collecting: dict[CheckpointId, _Collecting] = {}
         self._final: CheckpointId | None = None
         self._next_checkpoint = (restore.checkpoint if restore is not None else 0) + 1
         self._splits = {scan.id: self._restored_splits(scan.id, restore) for scan in graph.scans()}
@@ -134,22 +138,23 @@ class SlotHarness:
 
     # What a test does
 
-    def trigger(self, kind: CheckpointKind = CheckpointKind.MANUAL) -> CheckpointId:
-        """Starts a checkpoint; one that is still under way is aborted."""
-        if self._collecting is not None:
+    def trigger(self, kind: CheckpointKind = CheckpointKind.MANUAL, *, alongside: bool = False) -> CheckpointId:
+        """Starts a checkpoint; those still under way are aborted first, unless it is to run ``alongside`` them."""
+        if not alongside:
             self.abort()
         checkpoint = CheckpointId(self._next_checkpoint)
         self._next_checkpoint += 1
-        self._collecting = _Collecting(checkpoint)
+        self._collecting[checkpoint] = _Collecting(checkpoint)
         if kind is CheckpointKind.FINAL:
             self._final = checkpoint
         self.send(TriggerCheckpoint(attempt=self.attempt, checkpoint=checkpoint, kind=kind))
         return checkpoint
 
-    def abort(self) -> None:
-        if self._collecting is not None:
-            self.send(CheckpointAborted(attempt=self.attempt, checkpoint=self._collecting.checkpoint))
-            self._collecting = None
+    def abort(self, checkpoint: CheckpointId | None = None) -> None:
+        """That one, or all that are under way."""
+        for one in [one for one in self._collecting if checkpoint in (None, one)]:
+            del self._collecting[one]
+            self.send(CheckpointAborted(attempt=self.attempt, checkpoint=one))
 
     def send(self, message: SlotMessage) -> None:
         """To every slot."""
@@ -158,7 +163,11 @@ class SlotHarness:
 
     @property
     def checkpoint_under_way(self) -> bool:
-        return self._collecting is not None
+        return bool(self._collecting)
+
+    @property
+    def checkpoints_under_way(self) -> tuple[CheckpointId, ...]:
+        return tuple(self._collecting)
 
     @property
     def all_ready(self) -> bool:
@@ -174,6 +183,7 @@ class SlotHarness:
         if not actions:
             return False
         self.random.choice(actions)()
+        self.now_ms += self._step_ms
         return True
 
     def advance(self, steps: int) -> None:
@@ -206,7 +216,7 @@ class SlotHarness:
         """Changes whenever rows, barriers or answers move, and not while readers are merely asked again."""
         metrics = [one for runtime in self.slots.values() for one in runtime.progress().metrics]
         rows = sum(one.rows_in + one.rows_out for one in metrics)
-        return rows, len(self.sent), len(self.completed), len(self.exhausted), len(self.declined)
+        return rows, len(self.sent), self._delivered, len(self.completed), len(self.exhausted), len(self.declined)
 
     def checkpoint(self, kind: CheckpointKind = CheckpointKind.MANUAL) -> Snapshot:
         """Takes one and waits for it."""
@@ -222,7 +232,7 @@ class SlotHarness:
 
     def describe(self) -> str:
         wires = {str(channel): len(queue) for channel, queue in self._wires.items() if queue}
-        return f"exhausted {sorted(self.exhausted)}, wires {wires}, collecting {self._collecting}"
+        return f"exhausted {sorted(self.exhausted)}, wires {wires}, collecting {list(self._collecting)}"
 
     # What can happen
 
@@ -250,6 +260,7 @@ class SlotHarness:
         self.slots[slot].control(self._inboxes[slot].popleft(), self.now_ms)
 
     def _deliver(self, channel: ChannelId) -> None:
+        self._delivered += 1
         sequence, element = self._wires[channel].popleft()
         self.slots[channel.target].deliver(channel, sequence, element)
 
@@ -294,7 +305,7 @@ class SlotHarness:
         match message:
             case SlotReady(slot=slot):
                 self.ready.add(slot)
-            case SplitsWanted():
+            case SplitsWanted(asks=True):
                 self._assign(message)
             case SourceExhausted(operator=operator, slot=slot):
                 self.exhausted.add((operator, slot))
@@ -334,8 +345,8 @@ class SlotHarness:
         self._inboxes[slot].append(message)
 
     def _on_ack(self, message: SubtaskAcked) -> None:
-        collecting = self._collecting
-        if collecting is None or collecting.checkpoint != message.checkpoint:
+        collecting = self._collecting.get(message.checkpoint)
+        if collecting is None:
             return
         collecting.acks[message.subtask] = message
         if len(collecting.acks) == len(self.graph.stages) * self.graph.parallelism:
@@ -343,8 +354,10 @@ class SlotHarness:
             self._complete(collecting, commit=final or self.random.random() < self._commit_chance)
 
     def _complete(self, collecting: _Collecting, *, commit: bool) -> None:
-        self._collecting = None
         checkpoint = collecting.checkpoint
+        del self._collecting[checkpoint]
+        for older in [one for one in self._collecting if one < checkpoint]:
+            self.abort(older)
         operators = tuple(s for subtask in sorted(collecting.acks) for s in collecting.acks[subtask].snapshots)
         for operator in operators:
             if operator.source is None:

@@ -15,20 +15,26 @@ import msgspec
 import zmq
 
 from tidegate.model.ids import Attempt, SlotIndex
-from tidegate.model.messages import DriverAlive, SlotAlive
+from tidegate.model.messages import DriverAlive, SlotAlive, SlotFailed
 from tidegate.transport.bell import Bell
-from tidegate.transport.control import slot_identity
+from tidegate.transport.control import SlotControl, slot_identity
 from tidegate.transport.endpoints import DriverEndpoints, SlotEndpoints, present_curve
 
 _encode = msgspec.msgpack.Encoder().encode
 _alive = msgspec.msgpack.Decoder(SlotAlive)
+
+LAST_WORDS_LINGER_MS = 500
+"""How long the last message of a slot may take to get out."""
 
 LEAVE_GRACE_MS = 1_000
 """How long a slot that lost its driver may take to leave by itself before its process is ended."""
 
 
 class DriverHeartbeat:
-    """Answers the slots' heartbeats and reports each slot that fell silent, once, through ``on_silent`` (called in this thread)."""
+    """Answers the slots' heartbeats and reports each slot that fell silent, once, through ``on_silent``.
+
+    ``on_silent`` and ``on_alive``, which hears of every heartbeat, are called in this thread.
+    """
 
     def __init__(
         self,
@@ -38,11 +44,13 @@ class DriverHeartbeat:
         interval_ms: int,
         timeout_ms: int,
         on_silent: Callable[[SlotIndex], None],
+        on_alive: Callable[[SlotAlive], None] = lambda _: None,
     ) -> None:
         self._attempt = attempt
         self._interval_ms = interval_ms
         self._timeout_ms = timeout_ms
         self._on_silent = on_silent
+        self._on_alive = on_alive
         self._stopping = threading.Event()
         self._bell = Bell()
         self._socket = context.socket(zmq.ROUTER)
@@ -61,10 +69,11 @@ class DriverHeartbeat:
         poller.register(self._bell.fileno(), zmq.POLLIN)
         while not self._stopping.is_set():
             poller.poll(self._interval_ms)
-            for identity, slot in self._received():
-                if slot not in heard_ms or heard_ms[slot] >= 0:
-                    heard_ms[slot] = time.monotonic() * 1000
+            for identity, alive in self._received():
+                if heard_ms.get(alive.slot, 0) >= 0:
+                    heard_ms[alive.slot] = time.monotonic() * 1000
                 self._socket.send_multipart([identity, answer])
+                self._on_alive(alive)
             now_ms = time.monotonic() * 1000
             if now_ms - checked_ms > 2 * self._interval_ms:
                 heard_ms = {slot: at if at < 0 else now_ms for slot, at in heard_ms.items()}
@@ -75,8 +84,8 @@ class DriverHeartbeat:
                     self._on_silent(slot)
         self._socket.close()
 
-    def _received(self) -> list[tuple[bytes, SlotIndex]]:
-        arrived: list[tuple[bytes, SlotIndex]] = []
+    def _received(self) -> list[tuple[bytes, SlotAlive]]:
+        arrived: list[tuple[bytes, SlotAlive]] = []
         while True:
             try:
                 identity, *body = self._socket.recv_multipart(zmq.NOBLOCK)
@@ -86,7 +95,7 @@ class DriverHeartbeat:
             except msgspec.DecodeError:
                 continue
             if alive is not None and alive.attempt == self._attempt:
-                arrived.append((identity, alive.slot))
+                arrived.append((identity, alive))
 
     def stop(self) -> None:
         """Returns when the thread has ended."""
@@ -99,8 +108,10 @@ class DriverHeartbeat:
 class SlotHeartbeat:
     """Tells the driver that this slot lives, and the slot when it must leave: driver silent, or orphaned by its parent.
 
-    ``on_lost`` is called in this thread, once. A slot that has not called ``stop`` within ``LEAVE_GRACE_MS`` after it, being stuck in
-    a call that never returns, loses its whole process: a zombie must not outlive its job.
+    ``inside`` says in which operator the loop is, and since when. ``on_lost`` is called in this thread, once. A slot that has not
+    called ``stop`` within ``LEAVE_GRACE_MS`` after it, being stuck in a call that never returns, loses its whole process: a zombie
+    must not outlive its job. ``overdue`` says that the loop itself will never report what has become of it: its message goes to the
+    driver from here, and the process ends.
     """
 
     def __init__(
@@ -112,11 +123,17 @@ class SlotHeartbeat:
         interval_ms: int,
         timeout_ms: int,
         on_lost: Callable[[str], None],
+        inside: Callable[[], tuple[str, float] | None] = lambda: None,
+        overdue: Callable[[], SlotFailed | None] = lambda: None,
     ) -> None:
         self._interval_ms = interval_ms
         self._timeout_ms = timeout_ms
         self._on_lost = on_lost
-        self._message = _encode(SlotAlive(attempt=attempt, slot=slot))
+        self._attempt = attempt
+        self._slot = slot
+        self._inside = inside
+        self._overdue = overdue
+        self._endpoints = endpoints
         self._stopping = threading.Event()
         self._parent = os.getppid()
         self._socket = context.socket(zmq.DEALER)
@@ -130,7 +147,10 @@ class SlotHeartbeat:
     def _run(self) -> None:
         checked_ms = heard_ms = time.monotonic() * 1000
         while not self._stopping.wait(self._interval_ms / 1000):
-            self._socket.send(self._message)
+            self._socket.send(_encode(self._sign()))
+            if (failure := self._overdue()) is not None:
+                self._say_for_the_loop(failure)
+                os._exit(1)
             heard = False
             while self._socket.poll(0):
                 self._socket.recv()
@@ -151,6 +171,19 @@ class SlotHeartbeat:
                     os._exit(1)
                 break
         self._socket.close()
+
+    def _say_for_the_loop(self, failure: SlotFailed) -> None:
+        """Over a connection of its own, which takes the place of the loop's: a socket belongs to one thread."""
+        context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        control = SlotControl(context, self._endpoints, self._attempt, self._slot)
+        control.send(failure)
+        control.close(LAST_WORDS_LINGER_MS)
+        context.term()  # Returns when the message is out, or cannot get out.
+
+    def _sign(self) -> SlotAlive:
+        doing, since_ms = self._inside() or ("", 0.0)
+        doing_ms = int(time.monotonic() * 1000 - since_ms) if doing else 0
+        return SlotAlive(attempt=self._attempt, slot=self._slot, doing=doing, doing_ms=doing_ms)
 
     def stop(self) -> None:
         """Returns when the thread has ended."""

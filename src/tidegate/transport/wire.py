@@ -35,6 +35,8 @@ _HEADER = struct.Struct("<BIIIIQqq")
 
 _BATCH, _WATERMARK, _IDLE, _BARRIER, _CANCEL, _END, _CREDIT = range(1, 8)
 _KINDS = tuple(CheckpointKind)
+_UNALIGNED = 1 << 8
+"""Set beside the kind of a barrier that has overtaken rows."""
 
 _NEWEST = pl.CompatLevel.newest()
 _ZERO_COPY_BYTES_MIN = 64 * 1024
@@ -73,8 +75,9 @@ def encode_element(attempt: Attempt, channel: ChannelId, sequence: int, element:
             return [_header(_WATERMARK, attempt, channel, sequence, at_us, 0)]
         case Idle():
             return [_header(_IDLE, attempt, channel, sequence, 0, 0)]
-        case Barrier(checkpoint, kind):
-            return [_header(_BARRIER, attempt, channel, sequence, checkpoint, _KINDS.index(kind))]
+        case Barrier(checkpoint, kind, unaligned):
+            how = _KINDS.index(kind) | (_UNALIGNED if unaligned else 0)
+            return [_header(_BARRIER, attempt, channel, sequence, checkpoint, how)]
         case CancelCheckpoint(checkpoint):
             return [_header(_CANCEL, attempt, channel, sequence, checkpoint, 0)]
         case EndOfData():
@@ -107,7 +110,7 @@ def decode(parts: list[Part]) -> Frame:
         case 3:
             element = Idle()
         case 4:
-            element = Barrier(CheckpointId(a), _KINDS[b])
+            element = Barrier(CheckpointId(a), _KINDS[b & ~_UNALIGNED], bool(b & _UNALIGNED))
         case 5:
             element = CancelCheckpoint(CheckpointId(a))
         case 6:

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from tidegate.model import types as t
 from tidegate.plan.expressions import Call, Column, Literal, MakeStruct, walk
-from tidegate.plan.relational import EventTimeKey, JoinKind, OutputMode, Scan, UdfKind
+from tidegate.plan.relational import Aggregate, EventTimeKey, JoinKind, OutputMode, Scan, UdfKind
 
 pytestmark = pytest.mark.spark
 
@@ -182,15 +182,15 @@ def test_grouping_by_the_time_column_closes_groups_by_it(timed, plan_of):
     assert plan_of(timed.groupBy("date_time").count()).inputs[0].event_time.field is None
 
 
-def test_windows_over_windows_number_their_operators_bottom_up(timed, plan_of):
+def test_windows_over_windows_name_their_operators_by_what_they_group_by(timed, plan_of):
     inner = timed.groupBy(F.window("date_time", "5 seconds"), "auction").count()
     plan = plan_of(inner.groupBy(F.window(F.window_time("window"), "10 seconds")).agg(F.max("count").alias("top")))
     assert [node.id for node in nodes(plan) if hasattr(node, "id")] == [
-        "sink-0",
-        "aggregate-1",
-        "aggregate-0",
-        "watermark-0",
-        "source-0",
+        "sink-memory",
+        "aggregate-window",
+        "aggregate-window_auction",
+        "watermark-date_time_catalyst_bids",
+        "source-catalyst_bids",
     ]
 
 
@@ -345,12 +345,32 @@ def test_a_stateless_operator_renames_no_stateful_one(timed, plan_of):
     longer = (
         timed.where("price > 1")
         .withColumn("x", F.upper("channel"))
-        .groupBy(F.window("date_time", "10 seconds"), "x")
-        .count()
+        .groupBy(F.window("date_time", "10 seconds"))
+        .agg(F.count("x").alias("count"))
         .where("count > 1")
     )
     ids = [[node.id for node in nodes(plan_of(query)) if hasattr(node, "id")] for query in (plain, longer)]
-    assert ids[0] == ids[1] == ["sink-0", "aggregate-0", "watermark-0", "source-0"]
+    assert (
+        ids[0]
+        == ids[1]
+        == ["sink-memory", "aggregate-window", "watermark-date_time_catalyst_bids", "source-catalyst_bids"]
+    )
+
+
+def test_windows_and_computed_columns_are_described_by_what_they_mean(timed, plan_of):
+    """T48: the name of such a column says nothing about it, so a change of it would go unnoticed."""
+    query = timed.groupBy(F.window("date_time", "10 seconds", "5 seconds", "1 second"), F.col("price") % 3).agg(
+        F.sum(F.col("price") * 2)
+    )
+    (aggregate,) = [node for node in nodes(plan_of(query)) if isinstance(node, Aggregate)]
+    assert [words for _, words in aggregate.meanings] == [
+        "window of 10 s every 5 s from 1 s over date_time",
+        "(price % 3)",
+        "(price * 2)",
+    ]
+    tumbling = timed.groupBy(F.window("date_time", "2 minutes").alias("w")).count()
+    (aggregate,) = [node for node in nodes(plan_of(tumbling)) if isinstance(node, Aggregate)]
+    assert [words for _, words in aggregate.meanings] == ["window of 2 min over date_time"]
 
 
 def test_the_sink_carries_what_was_asked_of_it(bids, translated):

@@ -8,7 +8,10 @@ from tidegate.api.screen import Rates, as_line, as_table, show_bytes, show_water
 from tidegate.model.elements import WATERMARK_MAX_US, WATERMARK_MIN_US
 from tidegate.model.ids import Attempt, SlotIndex
 from tidegate.model.messages import OperatorMetrics, SlotProgress
+from tidegate.spark.health import Condition, Health
 from tidegate.spark.status import JobSnapshot
+
+WELL = Health(Condition.HEALTHY, "", 0.5)
 
 
 def seen(rows: int, at_s: float) -> JobSnapshot:
@@ -33,13 +36,23 @@ def test_a_restart_never_shows_a_negative_rate():
 
 def test_the_table_and_the_line_name_phase_rows_and_watermark():
     console = Console(width=160, record=True)
-    console.print(as_table("clicks", seen(1_234, 1.0), {"0 source-0": 99.0}))
+    console.print(as_table("clicks", seen(1_234, 1.0), {"0 source-0": 99.0}, WELL))
     table = console.export_text()
-    line = as_line("clicks", seen(1_234, 1.0), {"0 source-0": 99.0})
+    line = as_line("clicks", seen(1_234, 1.0), {"0 source-0": 99.0}, WELL)
     for text in (table, line):
+        assert "healthy" not in text
         assert "clicks" in text and "running" in text and "2,468" in text and "1970-01-01 00:00:01" in text
 
 
 def test_watermarks_and_sizes_are_shown_for_people():
     assert [show_watermark(mark) for mark in (None, WATERMARK_MIN_US, WATERMARK_MAX_US)] == ["", "", "end"]
     assert [show_bytes(size) for size in (12, 1_500, 2_500_000, 7 * 10**9)] == ["12 B", "1.5 kB", "2.5 MB", "7.0 GB"]
+
+
+def test_a_query_that_is_not_well_says_why_in_the_table_and_in_the_line():
+    """T60."""
+    ill = Health(Condition.UNHEALTHY, "no checkpoint has completed for 42 s", 42.0)
+    console = Console(width=160, record=True)
+    console.print(as_table("clicks", seen(1, 1.0), {}, ill))
+    for text in (console.export_text(), as_line("clicks", seen(1, 1.0), {}, ill)):
+        assert "unhealthy: no checkpoint has completed for 42 s" in text

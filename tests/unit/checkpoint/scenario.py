@@ -14,7 +14,7 @@ from tidegate.checkpoint import effects as ef
 from tidegate.checkpoint import events as ev
 from tidegate.checkpoint import layout
 from tidegate.checkpoint.effects import Effect
-from tidegate.checkpoint.events import Event, Failure
+from tidegate.checkpoint.events import Afterwards, Event, Failure
 from tidegate.checkpoint.layout import ManifestRef
 from tidegate.checkpoint.lifecycle import step
 from tidegate.checkpoint.manifest import Manifest, encode
@@ -137,6 +137,20 @@ class Scenario:
     def said(self, *messages: SubtaskAcked | SubtaskDeclined | SourceExhausted) -> tuple[Effect, ...]:
         return self.feed(*(ev.SlotSaid(self.now_ms, message) for message in messages))
 
+    def savepoint(self, token: str = "please", afterwards: Afterwards = Afterwards.RUN_ON) -> tuple[Effect, ...]:
+        return self.feed(ev.SavepointRequested(self.now_ms, token, f"/to/{token}", afterwards))
+
+    def exhaust(self) -> tuple[Effect, ...]:
+        """Every source subtask has emitted its last row."""
+        attempt = self.run.attempt
+        return self.said(*(SourceExhausted(attempt=attempt, slot=slot, operator=SOURCE) for slot in self.plan.slots))
+
+    def restart(self) -> None:
+        """The attempt fails, and the next one of the same driver runs."""
+        self.answer(*self.fail())
+        self.answer(*self.tick(100))
+        assert isinstance(self.state, Active), self.state
+
     def fail(self, failure: Failure = SLOT_LOST) -> tuple[Effect, ...]:
         return self.feed(ev.AttemptFailed(self.now_ms, self.run.attempt, failure))
 
@@ -191,6 +205,8 @@ class Scenario:
                 return ev.CleanupDone(self.now_ms, attempt)
             case ef.EndAttempt(attempt):
                 return ev.SlotsFree(self.now_ms, attempt)
+            case ef.ExportSavepoint(attempt, manifest, target):
+                return ev.SavepointExported(self.now_ms, attempt, manifest.checkpoint, target)
             case ef.SendToSlots() | ef.AnswerRequest() | ef.ReportCheckpoint() | ef.ForgetSplits() | ef.Finish():
                 return None
 
@@ -209,8 +225,8 @@ class Scenario:
         return checkpoint
 
     def triggered(self) -> CheckpointId | None:
-        flight = self.run.flight
-        return flight.taken.ref.checkpoint if hasattr(flight, "taken") else None
+        flights = self.run.flights
+        return flights[0].taken.ref.checkpoint if flights else None
 
     def acks(
         self, checkpoint: CheckpointId, change: Callable[[SubtaskAcked], SubtaskAcked] = lambda one: one
@@ -251,7 +267,8 @@ class Scenario:
         return self.all(kind)[-1]
 
     def triggers(self) -> list[int]:
-        sent = [effect.message for effect in self.all(ef.SendToSlots)]
+        """Numbers of the checkpoints that were started; repeats go to single slots and are no new start."""
+        sent = [effect.message for effect in self.all(ef.SendToSlots) if effect.slots is None]
         return [message.checkpoint for message in sent if isinstance(message, TriggerCheckpoint)]
 
     def manifests(self) -> list[Manifest]:

@@ -23,7 +23,7 @@ from tidegate.checkpoint import effects as ef
 from tidegate.checkpoint import events as ev
 from tidegate.checkpoint.layout import ManifestRef
 from tidegate.checkpoint.phases import Active, Ending
-from tidegate.checkpoint.running import Idle, Looking, Storing
+from tidegate.checkpoint.running import Looking, Storing
 from tidegate.checkpoint.statistics import FailureReason, Phase
 from tidegate.model.ids import Attempt, CheckpointId
 from tidegate.model.messages import CheckpointAborted, CheckpointCompleted, SubtaskDeclined
@@ -84,7 +84,7 @@ def test_a_subtask_that_declines_ends_the_checkpoint_at_once_and_the_next_trigge
             attempt=Attempt(1), slot=READ[0].index, subtask=READ[0], checkpoint=checkpoint, reason="not ready"
         )
     )
-    assert isinstance(run.run.flight, Idle)
+    assert run.run.flights == ()
     assert run.last(ef.ReportCheckpoint).report.reason is FailureReason.DECLINED
     assert run.run.failures_in_a_row == 0
     run.tick(1_000)
@@ -147,7 +147,9 @@ def test_the_report_of_a_timeout_names_who_was_late_in_which_phase_and_who_was_n
     [
         (FailureReason.TIMED_OUT, True),
         (FailureReason.STORE_UNKNOWN, True),
+        (FailureReason.UPLOAD_FAILED, True),
         (FailureReason.DECLINED, False),
+        (FailureReason.SUBSUMED, False),
         (FailureReason.UNCONFIRMED_CHUNK, False),
         (FailureReason.ATTEMPT_ENDED, False),
     ],
@@ -155,6 +157,26 @@ def test_the_report_of_a_timeout_names_who_was_late_in_which_phase_and_who_was_n
 def test_which_failures_count(reason: FailureReason, counts: bool) -> None:
     """T31"""
     assert reason.counts is counts
+
+
+@pytest.mark.parametrize(("counts", "reason"), [(True, FailureReason.UPLOAD_FAILED), (False, FailureReason.DECLINED)])
+def test_a_snapshot_that_cannot_be_stored_counts_and_a_subtask_that_is_not_ready_does_not(
+    counts: bool, reason: FailureReason
+) -> None:
+    """T31 and T67"""
+    run = Scenario().run_up()
+    run.said(
+        SubtaskDeclined(
+            attempt=Attempt(1),
+            slot=READ[0].index,
+            subtask=READ[0],
+            checkpoint=run.trigger(),
+            reason="no space left",
+            counts=counts,
+        )
+    )
+    assert run.last(ef.ReportCheckpoint).report.reason is reason
+    assert run.run.failures_in_a_row == int(counts)
 
 
 def test_failures_in_a_row_end_the_attempt_and_only_a_completed_checkpoint_resets_them() -> None:
@@ -218,7 +240,7 @@ def test_a_look_that_fails_is_repeated_until_it_answers() -> None:
     checkpoint = run.trigger()
     (store,) = only(run.acks(checkpoint), ef.StoreManifest)
     run.feed(ev.ManifestStored(run.now_ms, store.manifest.ref))
-    assert isinstance(run.run.flight, Looking)
+    assert isinstance(run.run.flights[0], Looking)
     assert run.feed(ev.LookFailed(run.now_ms, Attempt(1), checkpoint)) == ()
     assert run.tick(200) == (ef.LookForClaim(Attempt(1), checkpoint),)
 
@@ -227,7 +249,7 @@ def test_the_timeout_ends_when_storing_starts() -> None:
     run = Scenario().run_up()
     run.acks(run.trigger())
     run.tick(60_000)
-    assert isinstance(run.run.flight, Storing)
+    assert isinstance(run.run.flights[0], Storing)
 
 
 def test_a_checkpoint_that_names_a_chunk_of_an_unconfirmed_one_is_given_up() -> None:

@@ -46,3 +46,23 @@ def test_a_chunk_tells_which_checkpoint_wrote_it() -> None:
     assert CHUNK == "aggregate-1/000007-00003-000042-0"
     assert layout.chunk_origin(CHUNK) == REF
     assert layout.chunk_origin("aggregate-1/foreign") is None
+
+
+@pytest.mark.parametrize(
+    ("path", "location"),
+    [
+        ("/data/q1/checkpoints/000042-000007", "/data/q1"),
+        ("/data/q1/checkpoints/000042-000007/", "/data/q1"),
+        ("/checkpoints/checkpoints/000042-000007", "/checkpoints"),
+        ("/checkpoints/000042-000007", "/"),
+    ],
+)
+def test_a_checkpoint_is_named_by_its_path(path: str, location: str) -> None:
+    assert layout.checkpoint_path(path) == (location, ManifestRef(CheckpointId(42), Attempt(7)))
+
+
+@pytest.mark.parametrize(
+    "path", ["/data/q1", "/data/000042-000007", "/q/checkpoints/42-7", "/q/checkpoints/000042-000007/x"]
+)
+def test_other_paths_name_no_checkpoint(path: str) -> None:
+    assert layout.checkpoint_path(path) is None

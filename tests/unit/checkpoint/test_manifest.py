@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.checkpoint.scenario import COUNT, PLAN, SINK, SOURCE, chunk, committable
 
-from tidegate.checkpoint.layout import ManifestRef
+from tidegate.checkpoint.layout import IMPORTED, ManifestRef, chunk_key
 from tidegate.checkpoint.manifest import (
     Claim,
     Committed,
@@ -24,7 +25,7 @@ from tidegate.checkpoint.manifest import (
 )
 from tidegate.model.errors import CorruptSnapshot, InvalidQuery
 from tidegate.model.ids import Attempt, CheckpointId, PipelineId, SlotIndex
-from tidegate.model.snapshot import OperatorSnapshot, Split, SplitPosition
+from tidegate.model.snapshot import InFlight, OperatorSnapshot, Split, SplitPosition
 
 MANIFEST = Manifest(
     pipeline=PLAN.pipeline,
@@ -170,3 +171,36 @@ def test_a_start_with_another_max_parallelism_is_refused() -> None:
         agree(PIPELINE, wanted, "/location")
     same = PipelineDocument(pipeline=PipelineId("new"), max_parallelism=128)
     assert agree(PIPELINE, same, "/location") == PIPELINE
+
+
+@pytest.mark.parametrize("kind", [Manifest, Claim, Restored, Committed])
+def test_an_intact_document_of_a_newer_format_is_not_called_damaged(kind: type[msgspec.Struct]) -> None:
+    word, _, number = str(kind.__struct_config__.tag).partition("/")
+    newer = msgspec.defstruct("Newer", [("what", str)], tag_field="format", tag=f"{word}/{int(number) + 1}")
+    with pytest.raises(InvalidQuery, match="some/key was written by a newer Tidegate") as refused:
+        decode(kind, "some/key", encode(newer(what="?")))
+    assert "start the query with that version" in refused.value.hint
+
+
+@pytest.mark.parametrize("tag", ["manifest/0", "claim/2", "manifest/x", "manifest"])
+def test_what_is_no_newer_format_of_the_same_document_is_damage(tag: str) -> None:
+    strange = msgspec.defstruct("Strange", [("what", str)], tag_field="format", tag=tag)
+    with pytest.raises(CorruptSnapshot, match="some/key"):
+        decode(Manifest, "some/key", encode(strange(what="?")))
+
+
+def test_an_imported_checkpoint_has_no_past_and_nothing_to_publish() -> None:
+    bare = tuple(msgspec.structs.replace(entry, committables=()) for entry in MANIFEST.operators)
+    imported = msgspec.structs.replace(MANIFEST, attempt=IMPORTED, parent=None, operators=bare)
+    assert decode(Manifest, "k", encode(imported)) == imported
+    for wrong in ({"operators": MANIFEST.operators}, {"parent": (CheckpointId(1), Attempt(1))}):
+        with pytest.raises(ValueError, match="imported checkpoint"):
+            msgspec.structs.replace(imported, **wrong)
+
+
+def test_rows_that_a_barrier_overtook_belong_to_the_checkpoint() -> None:
+    """A checkpoint without them could not be restored: retention, savepoints and imports must know of them."""
+    rows = InFlight(edge=0, source=SlotIndex(1), chunk=chunk(1, 42, 7))
+    entry = msgspec.structs.replace(MANIFEST.operators[0], in_flight=(rows,))
+    unaligned = msgspec.structs.replace(MANIFEST, operators=(entry, *MANIFEST.operators[1:]))
+    assert unaligned.chunk_keys() == MANIFEST.chunk_keys() | {chunk_key(chunk(1, 42, 7).name)}

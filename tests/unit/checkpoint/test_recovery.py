@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import replace
 
+import msgspec
 import pytest
 from tests.unit.checkpoint.scenario import COUNT, PLAN, SINK, SOURCE, Scenario, committable, with_config
 
@@ -15,6 +17,7 @@ from tidegate.checkpoint.plan import CheckpointPlan, without
 from tidegate.checkpoint.recovery import Choice, Refusal, choose, facts_from, lineage_of
 from tidegate.model.errors import CorruptSnapshot
 from tidegate.model.ids import Attempt, CheckpointId, OperatorId, PipelineId, SlotIndex
+from tidegate.model.shape import StateShape
 from tidegate.model.snapshot import Committable, OperatorSnapshot
 
 NEXT = Attempt(9)
@@ -263,12 +266,35 @@ def _with_chunk(outputs: tuple[Committable, ...]) -> tuple[OperatorSnapshot, ...
 
 def test_state_of_a_changed_operator_is_refused_and_the_change_is_named() -> None:
     """T48: an aggregate that means something else must not go on from old sums."""
-    location = Location()
-    location.attempt(1, None)
-    location.manifest(manifest(ref(1, 1), shapes=((COUNT, "groups by (k bigint): sum(v bigint)"),)))
-    changed = replace(PLAN, shapes=((COUNT, "groups by (k bigint): max(v bigint)"),))
-    decision = choose(changed, NEXT, facts_from(changed, NEXT, location.store, location.store.get))
-    assert isinstance(decision, Refusal)
-    assert "sum(v bigint)" in decision.failure.message
-    assert "max(v bigint)" in decision.failure.message
-    assert not decision.failure.retryable
+    was, now = (StateShape(COUNT, (("aggregate 1", f"{function}(v bigint)"),)) for function in ("sum", "max"))
+    location = Location().attempt(1, None).manifest(manifest(ref(1, 1), shapes=(was,)))
+    assert "aggregate 1: sum(v bigint) → max(v bigint)" in _refused(replace(KEEP_THREE, shapes=(now,)), location)
+
+
+def test_dropped_state_leaves_the_lineage_as_it_is_stored_and_says_so_in_the_choice() -> None:
+    plan = with_config(replace(KEEP_THREE, stateful=(SINK, SOURCE)), allow_dropped_state=True)
+    location = Location().attempt(1, None, 1)
+    choice = location.choose(plan)
+    assert isinstance(choice, Choice)
+    assert choice.manifest is not None
+    assert COUNT not in {entry.operator for entry in choice.manifest.operators}
+    assert COUNT in {entry.operator for entry in choice.lineage[0].operators}
+    assert COUNT in choice.notes[0]
+
+
+def test_a_manifest_with_a_missing_entry_is_damaged() -> None:
+    """T59: passed over like any damaged one, or refused; never restored with that operator empty."""
+    location = Location().attempt(1, None, 1)
+    whole = manifest(ref(1, 1), stateful=(COUNT, SINK, SOURCE))
+    document = msgspec.msgpack.decode(msgspec.msgpack.encode(whole))
+    document["operators"] = [one for one in document["operators"] if one["operator"] != COUNT]
+    body = msgspec.msgpack.encode(document)
+    location.store[layout.manifest_key(whole.ref)] = b"tidegate crc32=%08x bytes=%d\n%b" % (
+        zlib.crc32(body),
+        len(body),
+        body,
+    )
+    refusal = location.choose()
+    assert isinstance(refusal, Refusal)
+    assert refusal.failure.code == CorruptSnapshot.code
+    assert "the state of aggregate-0 is missing" in refusal.failure.message

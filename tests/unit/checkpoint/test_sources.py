@@ -30,8 +30,8 @@ def discovered(assigner: SplitAssigner, *numbers: int, bounded: bool = False, en
     return assigner.on_discovered(splits(*numbers), b"state", bounded=bounded, endless=endless)
 
 
-def wanted(slot: int, *, open: int = 0, finished: tuple[int, ...] = ()) -> SplitsWanted:
-    return SplitsWanted(attempt=ONE, slot=SlotIndex(slot), operator=SOURCE, open=open, finished=finished)
+def wanted(slot: int, *, received: int = 0, asks: bool = True) -> SplitsWanted:
+    return SplitsWanted(attempt=ONE, slot=SlotIndex(slot), operator=SOURCE, open=0, received=received, asks=asks)
 
 
 def numbers(message: AssignSplits) -> list[int]:
@@ -51,7 +51,7 @@ def test_a_reader_gets_splits_when_it_asks_and_a_repeated_request_gets_no_second
     assert (numbers(first), first.sequence, first.unassigned) == ([0], 0, True)
     assigner, again = assigner.on_wanted(wanted(0)).assign(ONE)
     assert again == ()
-    _, (second,) = assigner.on_wanted(wanted(0, finished=(0,))).assign(ONE)
+    _, (second,) = assigner.on_wanted(wanted(0, received=1)).assign(ONE)
     assert (numbers(second), second.sequence) == ([1], 1)
 
 
@@ -85,18 +85,16 @@ def test_everybody_hears_once_that_nothing_more_will_come() -> None:
         (0, [], True),
         (1, [0], True),
     ]
-    assert assigner.on_wanted(wanted(1, open=1)).assign(ONE)[1] != ()
+    assert assigner.on_wanted(wanted(1, received=1)).assign(ONE)[1] != ()
     assert assigner.assign(ONE)[1] == ()
 
 
 def test_many_small_splits_go_in_handfuls_and_the_last_ones_singly() -> None:
     assigner = discovered(fresh(SOURCE, 2), *range(100))
     sizes: list[int] = []
-    held: list[int] = []
     while assigner.unassigned:
-        assigner, (message,) = assigner.on_wanted(wanted(0, finished=tuple(held))).assign(ONE)
-        held = numbers(message)
-        sizes.append(len(held))
+        assigner, (message,) = assigner.on_wanted(wanted(0, received=len(sizes))).assign(ONE)
+        sizes.append(len(message.splits))
     assert sizes[0] == 16
     assert sizes[-1] == 1
     assert sum(sizes) == 100
@@ -157,7 +155,6 @@ def replace_attempt(message: SplitsWanted, run: Scenario) -> SplitsWanted:
         slot=message.slot,
         operator=message.operator,
         open=message.open,
-        finished=message.finished,
     )
 
 
@@ -170,12 +167,45 @@ def test_finished_splits_fold_over_checkpoints_into_ranges() -> None:
     assert second.open == ()
 
 
-def test_splits_known_done_by_a_checkpoint_are_not_counted_as_held() -> None:
-    """The reader's own word may be lost; the checkpoint's cannot."""
-    assigner, _ = discovered(fresh(SOURCE, 1), 0, 1).on_wanted(wanted(0)).assign(ONE)
-    assigner = assigner.on_completed(assigner.fold([SourceProgress(finished=(0,))]))
-    _, (message,) = assigner.on_wanted(wanted(0)).assign(ONE)
-    assert numbers(message) == [1]
+def test_what_a_reader_has_not_confirmed_is_sent_again_as_it_was() -> None:
+    """The message was lost: the reader asks again without having taken it in."""
+    run = Scenario().run_up()
+    run.feed(ev.SplitsDiscovered(run.now_ms, ONE, SOURCE, splits(0, 1, 2), b""))
+    (sent,) = run.feed(ev.SlotSaid(run.now_ms, wanted(0)))
+    assert run.feed(ev.SlotSaid(run.now_ms, wanted(0))) == (sent,)
+    assert run.feed(ev.SlotSaid(run.now_ms, wanted(0, received=1, asks=False))) == ()
+    assert sent not in run.tick(60_000)
+
+
+def test_an_assignment_nobody_asks_about_is_repeated_until_it_is_confirmed() -> None:
+    """Endless splits are dealt out unasked: the reader cannot know that it missed one."""
+    run = Scenario().run_up()
+    dealt = run.feed(ev.SplitsDiscovered(run.now_ms, ONE, SOURCE, splits(0, 1), b"", endless=True))
+    assert [effect.slots for effect in only(dealt, ef.SendToSlots)] == [(0,), (1,)]
+    run.feed(ev.SlotSaid(run.now_ms, wanted(1, received=1, asks=False)))
+    assert dealt[0] not in run.tick(PLAN.config.message_repeat_ms - 1)
+    again = run.tick(1)
+    assert dealt[0] in again
+    assert dealt[1] not in again
+
+
+def test_assignments_behind_a_lost_one_follow_it_in_order() -> None:
+    """The reader takes them in without a gap, so all of them come again."""
+    assigner, _ = discovered(fresh(SOURCE, 1), 0, endless=True).assign(ONE)
+    assigner, _ = discovered(assigner, 1).assign(ONE)
+    assigner, _ = discovered(assigner, 2).assign(ONE)
+    assert [one.sequence for one in assigner.unconfirmed(SlotIndex(0))] == [0, 1, 2]
+    assigner = assigner.on_wanted(wanted(0, received=1))
+    assert [numbers(one) for one in assigner.unconfirmed()] == [[1], [2]]
+
+
+def test_an_old_question_delivered_late_gets_nothing() -> None:
+    assigner, _ = discovered(fresh(SOURCE, 1), *range(9)).on_wanted(wanted(0)).assign(ONE)
+    assigner, _ = assigner.on_wanted(wanted(0, received=1)).assign(ONE)
+    assigner = assigner.on_wanted(wanted(0, received=2, asks=False))
+    assigner = assigner.on_wanted(wanted(0, received=1))
+    assert assigner.assign(ONE)[1] == ()
+    assert assigner.unconfirmed() == ()
 
 
 def test_the_enumerators_state_is_kept_until_it_reports_after_a_restore() -> None:
@@ -195,16 +225,16 @@ def test_the_done_prefix_ends_at_the_first_number_that_is_not_done(done: set[int
 def test_what_was_read_long_ago_costs_no_memory() -> None:
     assigner = fresh(SOURCE, 1)
     for number in range(1_000):
-        assigner, _ = discovered(assigner, number).on_wanted(wanted(0, finished=(number - 1,))).assign(ONE)
+        assigner, _ = discovered(assigner, number).on_wanted(wanted(0, received=number)).assign(ONE)
         assigner = assigner.on_completed(assigner.fold([SourceProgress(finished=(number,))]))
     assert (len(assigner.pending), assigner.known, assigner.done) == (1, (Interval(0, 1_000),), (Interval(0, 1_000),))
-    assert assigner.shares[0].held == frozenset()
+    assert len(assigner.unconfirmed()) == 1
 
 
 def test_a_split_that_was_forgotten_and_is_reported_again_is_not_read_again() -> None:
     assigner, _ = discovered(fresh(SOURCE, 1), 0).on_wanted(wanted(0)).assign(ONE)
-    assigner, _ = discovered(assigner, 1).on_wanted(wanted(0, finished=(0,))).assign(ONE)
-    _, (message,) = discovered(assigner, 0, 1, 2).on_wanted(wanted(0, finished=(1,))).assign(ONE)
+    assigner, _ = discovered(assigner, 1).on_wanted(wanted(0, received=1)).assign(ONE)
+    _, (message,) = discovered(assigner, 0, 1, 2).on_wanted(wanted(0, received=2)).assign(ONE)
     assert numbers(message) == [2]
 
 

@@ -141,6 +141,25 @@ def test_committers_that_race_make_every_row_visible_once(tmp_path: Path) -> Non
     assert errors == [] and visible(tmp_path) == list(range(20))
 
 
+def test_a_file_that_cannot_be_published_is_named_with_its_checkpoint_and_subtask(tmp_path: Path) -> None:
+    """T56: among many committables the one that fails is the one that is told."""
+    sink = sink_to(tmp_path)
+    good, bad = writer(sink, subtask=0), writer(sink, subtask=3)
+    good.write(rows(1))
+    bad.write(rows(2))
+    committables = prepared(good, 7) + prepared(bad, 7, subtask=3)
+    (poisoned,) = msgspec.msgpack.decode(committables[1].payload, type=FilesToCommit).files
+    (tmp_path / poisoned.final).mkdir()
+    with pytest.raises(InvalidQuery) as caught:
+        FileSinkCommitter(sink).commit(committables)
+    message = caught.value.message
+    assert poisoned.staged in message and poisoned.final in message and "checkpoint 7, subtask 3" in message
+    assert len([file for file in files(tmp_path) if file.is_file()]) == 1, "what came before it is visible"
+    (tmp_path / poisoned.final).rmdir()
+    FileSinkCommitter(sink).commit(committables)
+    assert visible(tmp_path) == [1, 2]
+
+
 def test_an_epoch_without_rows_leaves_no_file(tmp_path: Path) -> None:
     """T57."""
     sink = sink_to(tmp_path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal as D
 
@@ -111,6 +112,17 @@ def test_a_closed_group_never_opens_again() -> None:
     assert subtask.rows((window(0), "a", 7), (window(0), "b", 7), (window(10), "a", 1)) == []
     assert subtask.final.counters.late_rows == 2
     assert subtask.watermark(20) == [(window(10), "a", 1)]
+
+
+@pytest.mark.parametrize("call", [SUM, AggregateCall("n", "count", (), t.LONG)])
+def test_late_rows_are_rows_of_the_input_though_the_first_phase_made_one_of_them(call: AggregateCall) -> None:
+    """Whether or not a call counts rows anyway."""
+    node = replace(windows(), calls=(call,), schema=(*windows().schema[:2], Field(call.name, t.LONG)))
+    subtask = Subtask(node)
+    subtask.watermark(10)
+    subtask.rows(*[(window(0), "a", 1)] * 5, *[(window(0), "b", 1)] * 2, (window(10), "a", 1))
+    assert subtask.final.counters.late_rows == 7
+    assert [row[:2] for row in subtask.watermark(20)] == [(window(10), "a")]
 
 
 def test_the_watermark_never_goes_back() -> None:

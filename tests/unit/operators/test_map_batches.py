@@ -123,4 +123,4 @@ def test_what_the_function_raises_opens_the_message() -> None:
     lines = failure.value.message.splitlines()
     assert lines[0] == "Traceback (most recent call last):"
     assert "in broken" in lines[1]
-    assert lines[-2:] == ["in mapInPandas(mine)", "first row of the batch of 3: a=1, s='x'"]
+    assert lines[-2:] == ["in mapInPandas(mine)", "row: a=1, s='x'"]

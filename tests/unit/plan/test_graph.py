@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tidegate.model.ids import OperatorId
+from tidegate.model.shape import changes
 from tidegate.model.types import LONG, Field
-from tidegate.plan.graph import JobGraph
+from tidegate.plan.graph import JobGraph, is_input_state
 from tidegate.plan.relational import Aggregate, AggregateCall, OutputMode, Scan, Sink
 from tidegate.plan.stages import build_graph
 
@@ -31,17 +32,32 @@ def totals(number: int, function: str = "sum") -> JobGraph:
     return build_graph(sink, parallelism=2, max_parallelism=8)
 
 
+def shapes(graph: JobGraph) -> dict[str, tuple[tuple[str, str], ...]]:
+    return {one.operator: one.parts for one in graph.state_shapes() if not is_input_state(one.operator)}
+
+
 def test_a_shape_does_not_depend_on_how_columns_are_numbered() -> None:
     """T48: an operator inserted elsewhere renumbers the plan and moves no state."""
-    assert totals(3).state_shapes() == totals(17).state_shapes()
+    assert shapes(totals(3)) == shapes(totals(17))
+
+
+def test_the_shape_of_inputs_does_depend_on_it_because_rows_under_way_carry_those_names() -> None:
+    assert totals(3).state_shapes() != totals(17).state_shapes()
 
 
 def test_a_shape_names_keys_and_functions_with_their_types() -> None:
-    assert dict(totals(3).state_shapes())[OperatorId("aggregate-0")] == "groups by (k bigint): sum(v bigint)"
+    assert shapes(totals(3))["aggregate-0"] == (("key 1", "k bigint"), ("aggregate 1", "sum(v bigint)"))
 
 
-def test_another_function_is_another_shape() -> None:
-    assert totals(3).state_shapes() != totals(3, "max").state_shapes()
+def test_every_stateful_operator_has_a_shape() -> None:
+    graph = totals(3)
+    assert tuple(one.operator for one in graph.state_shapes()) == graph.stateful_ids()
+
+
+def test_another_function_is_another_shape_and_the_change_is_named() -> None:
+    was, now = totals(3).state_shapes()[0], totals(3, "max").state_shapes()[0]
+    assert changes(was, was) == ()
+    assert changes(was, now) == ("aggregate 1: sum(v bigint) → max(v bigint)",)
 
 
 def test_parallelism_is_no_part_of_a_shape() -> None:

@@ -19,7 +19,7 @@ def generator() -> ModuleType:
     return module
 
 
-@pytest.mark.parametrize("page", ["options.md", "functions.md"])
+@pytest.mark.parametrize("page", ["options.md", "functions.md", "protocol.md"])
 def test_a_generated_page_is_what_the_code_says(page: str) -> None:
     written = (ROOT / "docs" / "reference" / page).read_text()
     assert written == generator().PAGES[page](), "run .venv/bin/python tools/reference.py"

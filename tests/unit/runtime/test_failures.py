@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
+import polars as pl
+import pytest
 from tests.property import pipelines as p
 
+from tidegate.model.elements import Batch, Produced, Rejected
 from tidegate.model.errors import Bug, DataError, Unavailable, UserCodeFailed
+from tidegate.operators.protocol import Stateless
 from tidegate.operators.user_functions import failure
 from tidegate.plan.relational import MapBatches, UdfKind, Union
+from tidegate.runtime.chain import Chain, Link
 from tidegate.runtime.failures import located
 
 MAPPED = MapBatches(kind=UdfKind.ARROW, label="f", command=b"", input_names=(), schema=(), output_names=())
@@ -56,3 +62,14 @@ def test_what_nobody_expected_is_a_bug_with_its_place() -> None:
     told = located(caught(IndexError("x")), Union(schema=()), "union", "")
     assert isinstance(told, Bug)
     assert "in operator union" in told.message
+
+
+class Rejecting(Stateless):
+    def on_batch(self, batch: Batch) -> Iterator[Produced]:
+        yield Rejected(batch.rows)
+
+
+def test_rows_rejected_where_nobody_takes_them_are_a_bug_and_not_lost() -> None:
+    chain = Chain((Link(Rejecting(), MAPPED, "map(f)", None),), None, lambda: "")
+    with pytest.raises(Bug, match="dead-letter"):
+        list(chain.feed(Batch(pl.DataFrame({"a": [1]}))))

@@ -7,15 +7,15 @@ import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidegate.model.ids import CheckpointId, OperatorId, SlotIndex, StageId
+from tidegate.model.ids import CheckpointId, OperatorId, SlotIndex
 from tidegate.model.snapshot import ChunkHandle, Committable, OperatorSnapshot
 from tidegate.operators.protocol import Restored
-from tidegate.plan.graph import stage_state_id
 from tidegate.runtime.restore import restored_for
 from tidegate.runtime.stage_time import StageTime, restored_start_us
 from tidegate.state.keygroups import range_of
 
 NAME = OperatorId("aggregate-0")
+INPUTS = OperatorId("aggregate-0.inputs")
 
 
 def old(parallelism: int, groups: int) -> tuple[OperatorSnapshot, ...]:
@@ -72,9 +72,7 @@ def test_every_key_group_and_every_committable_has_exactly_one_new_owner(p: int,
 
 def time(subtask: int, combined_us: int, parallelism: int) -> OperatorSnapshot:
     state = StageTime(combined_us=combined_us, parallelism=parallelism, channels=())
-    return OperatorSnapshot(
-        operator=stage_state_id(StageId(1)), subtask=SlotIndex(subtask), value=msgspec.msgpack.encode(state)
-    )
+    return OperatorSnapshot(operator=INPUTS, subtask=SlotIndex(subtask), value=msgspec.msgpack.encode(state))
 
 
 def test_event_time_goes_on_where_each_subtask_was_and_after_a_rescale_at_the_smallest() -> None:
@@ -82,7 +80,7 @@ def test_event_time_goes_on_where_each_subtask_was_and_after_a_rescale_at_the_sm
     snapshots = (time(0, 50, 2), time(1, 70, 2))
 
     def start(subtask: int, parallelism: int, *, exchanged: bool) -> int:
-        return restored_start_us(StageId(1), snapshots, SlotIndex(subtask), parallelism, exchanged=exchanged)
+        return restored_start_us(INPUTS, snapshots, SlotIndex(subtask), parallelism, exchanged=exchanged)
 
     assert start(1, 2, exchanged=True) == 70
     assert start(1, 3, exchanged=True) == 50

@@ -19,6 +19,8 @@ from tidegate.model.ids import Attempt, ChannelId, CheckpointId, OperatorId, Slo
 from tidegate.model.messages import (
     AssignSplits,
     CheckpointAborted,
+    CheckpointCompleted,
+    DrainSources,
     EndAttempt,
     ReportProgress,
     SlotProgress,
@@ -37,7 +39,13 @@ from tidegate.runtime.effects import Leave, Persist, Send, SlotEffect, Tell
 from tidegate.runtime.persisting import persist_states
 from tidegate.runtime.slot import SlotRuntime
 from tidegate.runtime.source_subtask import EXHAUSTED_AGAIN_MS
-from tidegate.testing.scripted import ScriptedConnectors, ScriptedSink, ScriptedSource, ScriptedSplit
+from tidegate.testing.scripted import (
+    ScriptedConnectors,
+    ScriptedSink,
+    ScriptedSource,
+    ScriptedSplit,
+    ScriptedWriter,
+)
 from tidegate.testing.slots import SlotHarness
 
 ATTEMPT = Attempt(3)
@@ -127,7 +135,6 @@ def test_repeated_old_foreign_and_aborted_triggers_are_ignored() -> None:
     shell.work()
     shell.trigger(2)
     shell.trigger(2)
-    shell.trigger(1)
     shell.trigger(9, attempt=Attempt(2))
     assert persisted(shell.work()) == [(2, 0), (2, 1)]
     shell.trigger(2)
@@ -136,6 +143,117 @@ def test_repeated_old_foreign_and_aborted_triggers_are_ignored() -> None:
     assert persisted(shell.work()) == []
     shell.trigger(4)
     assert persisted(shell.work()) == [(4, 0), (4, 1)]
+
+
+def test_triggers_that_wait_are_taken_in_order_whatever_order_they_came_in() -> None:
+    """T22: with two checkpoints under way neither swallows the other."""
+    shell = Shell(graph(), connectors())
+    shell.work()
+    for number in (2, 1, 2, 1, 3):
+        shell.trigger(number)
+    shell.runtime.control(CheckpointAborted(attempt=ATTEMPT, checkpoint=CheckpointId(3)), 0)
+    assert persisted(shell.work()) == [(1, 0), (2, 0), (1, 1), (2, 1)]
+
+
+def test_a_trigger_that_a_newer_barrier_overtook_is_declined_once() -> None:
+    """Its message was late: the checkpoint cannot complete, and nobody should wait for its timeout to find out."""
+    shell = Shell(graph(), connectors())
+    shell.work()
+    shell.trigger(2)
+    shell.work()
+    shell.trigger(1)
+    shell.trigger(1)
+    effects = shell.work()
+    assert persisted(effects) == []
+    (declined,) = told(effects, SubtaskDeclined)
+    assert isinstance(declined, SubtaskDeclined)
+    assert declined.checkpoint == 1
+
+
+def test_what_was_told_is_told_again_until_it_is_heard() -> None:
+    """Any message may be lost: ready until something is asked of the slot, acks until their checkpoint is over."""
+    shell = Shell(graph(), connectors())
+
+    def repeated(kind: type) -> int:
+        shell.now_ms += BOUNDED.message_repeat_ms
+        return len(told(shell.work(), kind))
+
+    shell.work()
+    assert repeated(SlotReady) == 1
+    assert repeated(SlotReady) == 1
+    assert shell.runtime.next_wakeup_ms is not None
+    assert shell.runtime.next_wakeup_ms <= shell.now_ms + BOUNDED.message_repeat_ms
+    shell.trigger(1)
+    persist = next(e for e in shell.work() if isinstance(e, Persist))
+    assert repeated(SlotReady) == 0
+    snapshots = persist_states(persist, lambda *_: "name", lambda *_: None).snapshots
+    shell.runtime.stored(persist.checkpoint, persist.subtask, snapshots)
+    first = told(shell.work(), SubtaskAcked)
+    shell.now_ms += BOUNDED.message_repeat_ms
+    assert told(shell.work(), SubtaskAcked) == first
+    shell.runtime.control(CheckpointAborted(attempt=ATTEMPT, checkpoint=CheckpointId(2)), shell.now_ms)
+    assert repeated(SubtaskAcked) == 1
+    shell.runtime.control(CheckpointCompleted(attempt=ATTEMPT, checkpoint=CheckpointId(1)), shell.now_ms)
+    assert repeated(SubtaskAcked) == 0
+
+
+def test_a_decline_is_repeated_until_the_checkpoint_is_aborted() -> None:
+    shell = Shell(graph(), connectors())
+    shell.work()
+    shell.trigger(1)
+    persist = next(e for e in shell.work() if isinstance(e, Persist))
+    shell.runtime.persist_failed(persist.checkpoint, persist.subtask, "disk full")
+    counts = []
+    for _ in range(3):
+        counts.append(len(told(shell.work(), SubtaskDeclined)))
+        shell.now_ms += BOUNDED.message_repeat_ms
+    shell.runtime.control(CheckpointAborted(attempt=ATTEMPT, checkpoint=CheckpointId(1)), shell.now_ms)
+    counts.append(len(told(shell.work(), SubtaskDeclined)))
+    assert counts == [1, 1, 1, 0]
+
+
+def test_an_assignment_behind_a_gap_waits_until_the_missing_one_comes() -> None:
+    """A lost assignment: what was received says so, and the driver sends both again."""
+    shell = Shell(graph(), connectors(*(ScriptedSplit(p.rows(Random(n), 10, "#1"), closed=False) for n in range(4))))
+
+    def received() -> list[tuple[int, int, bool]]:
+        wanted = told(shell.work(), SplitsWanted)
+        return [(w.open, w.received, w.asks) for w in wanted if isinstance(w, SplitsWanted)]
+
+    assert received() == [(0, 0, True)]
+    shell.assign(1, 1)
+    assert received() == []
+    shell.now_ms += 1_000
+    assert received() == [(0, 0, True)]
+    shell.assign(0, 0, 1)
+    shell.assign(1, 2)
+    assert received() == [(3, 2, False)], "without a question to follow, the arrival is confirmed"
+    shell.assign(0, 0, 1)
+    assert received() == [(3, 2, False)], "sent again means that the confirmation was lost"
+
+
+def test_a_drained_source_ends_where_it_stands_and_keeps_its_splits_open() -> None:
+    split = ScriptedSplit(p.rows(Random(1), 40, "#1"), closed=False)
+    shell = Shell(graph(), connectors(split), QueryConfig(max_parallelism=8))
+    shell.work()
+    shell.assign(0, 0)
+    shell.work()
+    split.append(p.rows(Random(2), 40, "#1", start_s=100))
+    for _ in range(2):
+        shell.runtime.control(DrainSources(attempt=ATTEMPT), shell.now_ms)
+    shell.now_ms = 50.0
+    effects = shell.work()
+    assert len(told(effects, SourceExhausted)) == 1
+    metrics = {m.operator: m for m in shell.runtime.progress().metrics}
+    assert metrics["0 source-0"].rows_out == 40
+    assert metrics["1 aggregate-0"].state_rows == 0, "the last watermark closes every window"
+    shell.trigger(1)
+    persist = next(e for e in shell.work() if isinstance(e, Persist))
+    (source,) = [state.source for name, state in persist.states if name == "source-0"]
+    assert source is not None
+    (left,) = source.open
+    assert left.position is not None
+    assert msgspec.msgpack.decode(left.position) == 40
 
 
 def test_the_acknowledgement_follows_the_storing_and_comes_once() -> None:
@@ -160,6 +278,53 @@ def test_a_failed_upload_declines() -> None:
     (declined,) = told(shell.work(), SubtaskDeclined)
     assert isinstance(declined, SubtaskDeclined)
     assert declined.reason == "disk full"
+
+
+def test_a_snapshot_that_is_not_stored_in_time_is_declined_and_an_answer_after_that_is_too_late() -> None:
+    """T66: storage that hangs is found out by the slot, not by the timeout of the whole checkpoint."""
+    config = msgspec.structs.replace(BOUNDED, upload_timeout_ms=500)
+    shell = Shell(graph(), connectors(), config)
+    shell.work()
+    shell.trigger(1)
+    persist = next(e for e in shell.work() if isinstance(e, Persist))
+    assert shell.runtime.next_wakeup_ms is not None
+    assert shell.runtime.next_wakeup_ms <= 500.0
+    shell.now_ms = 500.0
+    declined = told(shell.work(), SubtaskDeclined)
+    assert len(declined) == 2
+    assert all(isinstance(one, SubtaskDeclined) and "uploadTimeout" in one.reason for one in declined)
+    snapshots = persist_states(persist, lambda *_: "name", lambda *_: None).snapshots
+    shell.runtime.stored(persist.checkpoint, persist.subtask, snapshots)
+    assert told(shell.work(), SubtaskAcked) == []
+
+
+def test_a_snapshot_call_that_does_not_come_back_is_named_with_its_phase() -> None:
+    """T66: asked by another thread, while the loop is inside the call."""
+    now_ms = 0.0
+    seen: list[TidegateError | None] = []
+
+    class Stuck(ScriptedSink):
+        def writer(self, sink: Sink, attempt: Attempt, subtask: SlotIndex) -> ScriptedWriter:
+            class Writer(ScriptedWriter):
+                def prepare(self, checkpoint: CheckpointId) -> tuple[bytes, ...]:
+                    seen.extend((runtime.stuck(now_ms + 999.0), runtime.stuck(now_ms + 1_000.0)))
+                    return super().prepare(checkpoint)
+
+            return Writer(self, sink.id, attempt, subtask)
+
+    world = ScriptedConnectors({OperatorId("source-0"): ScriptedSource([])}, {OperatorId("sink-0"): Stuck()})
+    config = msgspec.structs.replace(BOUNDED, sync_timeout_ms=1_000)
+    runtime = SlotRuntime(graph(), SlotIndex(0), ATTEMPT, config, world, clock=lambda: now_ms)
+    runtime.turn(0.0)
+    runtime.control(TriggerCheckpoint(attempt=ATTEMPT, checkpoint=CheckpointId(4), kind=CheckpointKind.PERIODIC), 0.0)
+    while runtime.has_work:
+        runtime.turn(0.0)
+    in_time, overdue = seen
+    assert in_time is None
+    assert overdue is not None
+    assert overdue.operator == "sink-0"
+    assert "synchronous phase of checkpoint 4" in overdue.message
+    assert runtime.stuck(1e9) is None, "outside of a snapshot a long call is nobody's business"
 
 
 def test_the_barrier_goes_to_every_channel_before_anything_else_also_idle_ones() -> None:

@@ -62,7 +62,7 @@ def test_no_barrier_is_taken_in_the_middle_of_a_batch() -> None:
     split = SplitPosition(split=Split(number=0, payload=b""), position=None)
     source.assign(AssignSplits(attempt=Attempt(1), operator=name, subtask=SlotIndex(0), sequence=0, splits=(split,)), 0)
     subtask.run(0)
-    subtask.trigger(CheckpointId(1), CheckpointKind.PERIODIC)
+    subtask.trigger(CheckpointId(1), CheckpointKind.PERIODIC, 0)
     for _ in range(10):
         subtask.take_if_triggered(0)
         if subtask.runnable(0):

@@ -11,8 +11,8 @@ from tidegate.state.chain import Chain, Link
 GROUPS = KeyGroupRange(0, 128)
 
 
-def handle(name: str) -> ChunkHandle:
-    return ChunkHandle(name=name, groups=GROUPS, rows=1, size_bytes=1, checksum=0)
+def handle(name: str, rows: int = 1) -> ChunkHandle:
+    return ChunkHandle(name=name, groups=GROUPS, rows=rows, size_bytes=1, checksum=0)
 
 
 class Table:
@@ -31,9 +31,9 @@ class Table:
         since = lambda epoch: sum(at > epoch for at in self.changed)  # noqa: E731
         cut = self.chain.cut(since, len(self.changed))
         new = since(cut.since)
-        self.chain = self.chain.handed_out(CheckpointId(checkpoint), cut, self.epoch, new)
+        self.chain = self.chain.handed_out(CheckpointId(checkpoint), cut, self.epoch)
         self.epoch += 1
-        handles = (*(link.handle for link in cut.kept), *([handle(str(checkpoint))] if new else []))
+        handles = (*(link.handle for link in cut.kept), *([handle(str(checkpoint), new)] if new else []))
         self.chain = self.chain.stored(CheckpointId(checkpoint), handles)
         return tuple(h.name for h in handles)
 
@@ -88,7 +88,7 @@ def test_a_late_or_repeated_notice_changes_nothing() -> None:
 
 
 def test_a_snapshot_whose_chunks_were_never_stored_is_not_built_on() -> None:
-    chain = Chain().handed_out(CheckpointId(1), Chain().cut(lambda _: 5, 5), until=1, new_rows=5)
+    chain = Chain().handed_out(CheckpointId(1), Chain().cut(lambda _: 5, 5), until=1)
     assert chain.completed(CheckpointId(1)) == chain
 
 
@@ -100,7 +100,7 @@ def test_small_changes_are_merged_so_that_chains_stay_short() -> None:
         start = rng.randrange(9_900)
         table.change(range(start, start + 50))
         longest = max(longest, len(table.snapshot(checkpoint)))
-        written += table.chain.pending[-1].new_rows
+        written += sum(link.rows for link in table.chain.pending[-1].added)
         table.complete(checkpoint)
     assert longest <= 10
     assert written < 300 * 50 * 10  # Each change is written about log n times, not n.

@@ -25,6 +25,32 @@ def test_every_type_comes_back_as_it_was(name: str) -> None:
     assert back.equals(rows, null_equal=True)
 
 
+@pytest.mark.parametrize(
+    "values",
+    [
+        [0, 255],
+        [0, 256],
+        [-(2**63), -(2**63) + 65_535],
+        [2**63 - 2**32, 2**63 - 1],
+        [-(2**63), 2**63 - 1],
+        [None, None],
+        [None, 7],
+        [5],
+    ],
+)
+@pytest.mark.parametrize("dtype", [pl.Int64, pl.Datetime("us"), pl.Datetime("us", "UTC"), pl.Duration("us")])
+def test_short_integers_come_back_whole(values: list[int | None], dtype: pl.DataType) -> None:
+    rows = pl.DataFrame({"v0": pl.Series(values, dtype=pl.Int64).cast(dtype)})
+    back = decode_chunk(encode_chunk(rows), "c")
+    assert back.schema == rows.schema
+    assert back.equals(rows, null_equal=True)
+
+
+def test_a_narrow_range_takes_few_bytes() -> None:
+    rows = pl.DataFrame({"k0": pl.Series(range(10**12, 10**12 + 60_000), dtype=pl.Int64)})
+    assert len(encode_chunk(rows)) < 60_000 * 2 + 1_000
+
+
 def test_an_empty_chunk_keeps_its_columns() -> None:
     assert decode_chunk(encode_chunk(ROWS.clear()), "c").schema == ROWS.schema
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import numpy as np
 import polars as pl
 
@@ -10,16 +12,21 @@ from tidegate.model.snapshot import ChunkHandle, KeyGroupRange
 from tidegate.model.types import STRING
 from tidegate.state.chunk import NewChunk, RestoredChunk
 from tidegate.state.hashing import hash_columns
-from tidegate.state.table import KeyedTable
+from tidegate.state.table import CAPTURE_ROWS, KeyedTable
 
 ALL = KeyGroupRange(0, 128)
 KEYS = [pl.String()]
 VALUES = [pl.Int64(), pl.List(pl.Int64())]
 
 
-def table(groups: KeyGroupRange = ALL) -> KeyedTable:
+def table(groups: KeyGroupRange = ALL, capture_rows: int = CAPTURE_ROWS) -> KeyedTable:
     return KeyedTable(
-        KEYS, VALUES, hash_keys=lambda keys: hash_columns(keys, (STRING,)), groups=groups, max_parallelism=128
+        KEYS,
+        VALUES,
+        hash_keys=lambda keys: hash_columns(keys, (STRING,)),
+        groups=groups,
+        max_parallelism=128,
+        capture_rows=capture_rows,
     )
 
 
@@ -59,6 +66,35 @@ def test_what_was_handed_out_does_not_change_with_the_table() -> None:
     back = table()
     back.restore(stored(second))
     assert content(back) == {"a": (10, [9, 9, 9]), "b": (2, [3])}
+
+
+def test_a_snapshot_copied_bit_by_bit_holds_the_table_as_it_was_at_the_barrier() -> None:
+    """T22, T23: rows are overwritten, removed and added between any two bits, before and behind the cursor."""
+    chance = random.Random(1)
+    for changes in (1, 3, 12):
+        live = table(capture_rows=4)
+        put(live, {f"k{i}": (i, [i]) for i in range(200)})
+        chunks = live.snapshot(CheckpointId(1))
+        live.on_stored(CheckpointId(1), tuple(handle_of(i, c) for i, c in enumerate(stored_now(live, chunks))))
+        live.on_completed(CheckpointId(1))
+        put(live, {f"k{i}": (-i, []) for i in range(0, 220, 5)})
+        expected = {key: value for key, value in content(live).items() if int(key[1:]) % 5 == 0}
+        _, delta = live.snapshot(CheckpointId(2))
+        assert isinstance(delta, NewChunk)
+        assert not delta.complete
+        while live.capturing:
+            live.capture()
+            put(live, {f"k{chance.randrange(240)}": (1000, [7]) for _ in range(changes)})
+            live.remove(np.array(chance.sample(live.all_rows().tolist(), 1)), tombstones=True)
+        assert delta.rows["k0"].is_unique().all()
+        back = table()
+        back.restore(stored((delta,)))
+        assert content(back) == expected
+
+
+def stored_now(live: KeyedTable, chunks: tuple[ChunkHandle | NewChunk, ...]) -> list[NewChunk]:
+    live.finish_capture()
+    return [chunk for chunk in chunks if isinstance(chunk, NewChunk)]
 
 
 def test_a_snapshot_copies_only_what_changed_since_the_last_complete_one() -> None:

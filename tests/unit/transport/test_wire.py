@@ -36,6 +36,7 @@ def over_the_wire(element, sequence=5):
         Idle(),
         Barrier(CheckpointId(12), CheckpointKind.FINAL),
         Barrier(CheckpointId(1)),
+        *(Barrier(CheckpointId(1), kind, unaligned=True) for kind in CheckpointKind),
         CancelCheckpoint(CheckpointId(4)),
         EndOfData(),
     ],

@@ -222,11 +222,18 @@ class FileSinkCommitter:
             raise explain(error, "make", self._config.path) from error
 
     def commit(self, committables: tuple[Committable, ...]) -> None:
+        """The error names the file that could not be published, and whose it is; those before it are visible."""
         touched: set[Path] = set()
-        try:
-            for one in sorted(committables, key=lambda c: (c.checkpoint, c.subtask, c.number)):
-                for file in decode(one.payload).files:
+        for one in sorted(committables, key=lambda c: (c.checkpoint, c.subtask, c.number)):
+            for file in decode(one.payload).files:
+                try:
                     touched.update(self._publish(file))
+                except OSError as error:
+                    whose = f"of checkpoint {one.checkpoint}, subtask {one.subtask}"
+                    raise explain(
+                        error, f"commit {file.staged} ({whose}) as", self._config.path / file.final
+                    ) from error
+        try:
             for directory in sorted(touched):
                 _sync_directory(directory)
         except OSError as error:

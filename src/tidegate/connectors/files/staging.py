@@ -93,4 +93,5 @@ def decode(payload: bytes) -> FilesToCommit:
 
 
 def _safe(text: str) -> str:
-    return re.sub(r"[^A-Za-z0-9-]", "-", text)
+    """Keeps every character that ids are made of: two sinks of one pipeline never share a name."""
+    return re.sub(r"[^A-Za-z0-9_-]", "-", text)

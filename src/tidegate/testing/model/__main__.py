@@ -8,9 +8,11 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections.abc import Iterable
 
 from tidegate.checkpoint.plan import RULE_SWITCHES, Rules, without
 from tidegate.testing.model.search import Exhausted, Holds, Violated, check
+from tidegate.testing.model.world import Bounds
 from tidegate.testing.model.worlds import FULL, SMALL, harmful
 
 
@@ -23,18 +25,20 @@ def main(arguments: list[str] | None = None) -> int:
         help="remove rule 1 … 9 (or each in turn) and show the harm",
     )
     parser.add_argument("--small", action="store_true", help="the worlds of the test suite only")
+    parser.add_argument("--world", choices=[one.name for one in FULL], metavar="NAME", help="one world only")
     parser.add_argument("--states-max", type=int, default=5_000_000, help="give up on a world with more states")
     options = parser.parse_args(arguments)
     if options.without == "each":
         return max(_show_harm(rule) for rule in RULE_SWITCHES)
     if options.without is not None:
         return _show_harm(int(options.without))
-    return _check_all(small=options.small, states_max=options.states_max)
+    chosen = [one for one in FULL if one.name == options.world] if options.world else SMALL if options.small else FULL
+    return _check_all(chosen, states_max=options.states_max)
 
 
-def _check_all(*, small: bool, states_max: int) -> int:
+def _check_all(chosen: Iterable[Bounds], *, states_max: int) -> int:
     began, worlds, moves = time.monotonic(), 0, 0
-    for bounds in SMALL if small else FULL:
+    for bounds in chosen:
         since = time.monotonic()
         verdict = check(bounds, Rules(), worlds_max=states_max)
         match verdict:

@@ -21,7 +21,7 @@ from tidegate.checkpoint.phases import (
     WritingRestored,
 )
 from tidegate.checkpoint.restart import NO_RESTARTS
-from tidegate.checkpoint.running import Collecting, Commit, Flight, Idle, Looking, Running, Storing, Taken
+from tidegate.checkpoint.running import Acked, Collecting, Commit, Flight, Looking, Running, Storing, Taken
 from tidegate.checkpoint.trigger import Trigger
 from tidegate.testing.model.world import NEVER_MS
 
@@ -50,23 +50,28 @@ def _running(run: Running) -> Running:
         run,
         restarts=NO_RESTARTS,
         failures_in_a_row=0,
+        repeat_at_ms=0,
         # A checkpoint that is due right after a restore stays due; everything else waits for the search.
         trigger=Trigger(0 if run.trigger.due_ms == 0 else NEVER_MS),
-        flight=_flight(run.flight),
-        commits=tuple(Commit(_taken(one.taken), one.manifest) for one in run.commits),
+        flights=tuple(_flight(one) for one in run.flights),
+        commits=tuple(_commit(one) for one in run.commits),
     )
 
 
 def _flight(flight: Flight) -> Flight:
     match flight:
-        case Idle():
-            return flight
-        case Collecting():
+        case Collecting() | Acked():
             return replace(flight, taken=_taken(flight.taken))
         case Storing() | Looking():
             at_ms = None if flight.retry_at_ms is None else 0
             return replace(flight, taken=_taken(flight.taken), retry_at_ms=at_ms)
 
 
+def _commit(commit: Commit) -> Commit:
+    asked_ms = None if commit.asked_ms is None else 0
+    retry_at_ms = None if commit.retry_at_ms is None else 0
+    return Commit(_taken(commit.taken), commit.manifest, asked_ms=asked_ms, retry_at_ms=retry_at_ms)
+
+
 def _taken(taken: Taken) -> Taken:
-    return replace(taken, requests=())
+    return replace(taken, requests=(), delay_ms=0)

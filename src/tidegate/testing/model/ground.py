@@ -1,4 +1,8 @@
-"""What effects do to the world outside the drivers: to the store, or to the sink, and how they are answered."""
+"""What effects do to the world outside the drivers: to the store, or to the sink, and how they are answered.
+
+Pipelines share the store and the sink. The location of every pipeline but the first lies inside the location of the first,
+which is as bad as it can get: a listing of the first sees the files of all others.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +10,23 @@ from typing import NamedTuple
 
 from tidegate.checkpoint import effects as ef
 from tidegate.checkpoint import events as ev
-from tidegate.checkpoint import layout
+from tidegate.checkpoint import layout, savepoint
 from tidegate.checkpoint.effects import Effect
 from tidegate.checkpoint.events import Event
 from tidegate.checkpoint.manifest import Manifest, Restored, encode
 from tidegate.checkpoint.phases import Claiming
 from tidegate.checkpoint.plan import CheckpointPlan
 from tidegate.checkpoint.recovery import facts_from
+from tidegate.checkpoint.storing import failure_of
+from tidegate.model.errors import CorruptSnapshot
 from tidegate.model.ids import Attempt
 from tidegate.testing.model import world as w
 from tidegate.testing.model.interning import Box, Interner
-from tidegate.testing.model.world import Document, Sink, Store, World
+from tidegate.testing.model.world import Bounds, Document, Sink, Store, World
 
 NOW_MS = 0
+EXPORTS = "savepoints/"
+"""Savepoints lie outside every location."""
 WRITES = (ef.WriteClaim, ef.WriteRestored, ef.StoreManifest)
 """Effects whose outcome may stay unknown."""
 
@@ -34,50 +42,57 @@ class Landing(NamedTuple):
 class Ground:
     """Landings are remembered: the same effect meets the same store, or the same sink, in very many worlds."""
 
-    def __init__(self, plan: CheckpointPlan, box: Interner) -> None:
+    def __init__(self, plan: CheckpointPlan, bounds: Bounds, box: Interner) -> None:
         self.plan = plan
+        self.bounds = bounds
         self.box = box
-        self._landings: dict[tuple[Box[Effect], Box[Store] | Box[Sink], bool], Landing] = {}
-        self._facts: dict[tuple[Box[Store], Attempt], ev.Facts] = {}
-        self._documents: dict[Box[Store], dict[str, Document]] = {}
+        self._landings: dict[tuple[Box[Effect], int, Box[Store] | Box[Sink], bool], Landing] = {}
+        self._facts: dict[tuple[Box[Store], int, Attempt], ev.Facts] = {}
+        self._documents: dict[tuple[Box[Store], int], dict[str, Document]] = {}
         self._bytes: dict[Manifest | Restored, bytes] = {}
 
-    def land(self, world: World, boxed: Box[Effect]) -> Landing:
+    def land(self, world: World, boxed: Box[Effect], pipeline: int) -> Landing:
         """What the effect does to the store or to the sink, never to both."""
         effect = boxed.value
         automatic = isinstance(effect, ef.WriteClaim) and self._claims_automatically(world, effect)
         if isinstance(effect, ef.CommitSinks | ef.SweepSinks):
-            known = self._landings.get((boxed, world.sink, automatic))
+            known = self._landings.get((boxed, pipeline, world.sink, automatic))
             if known is None:
-                sink, answer = self._land_in_sink(effect, world.sink.value)
+                sink, answer = self._land_in_sink(effect, world.sink.value, pipeline)
                 known = Landing(world.store, self.box(sink), self.box(answer))
-                self._landings[boxed, world.sink, automatic] = known
+                self._landings[boxed, pipeline, world.sink, automatic] = known
             return Landing(world.store, known.sink, known.answer)
-        known = self._landings.get((boxed, world.store, automatic))
+        known = self._landings.get((boxed, pipeline, world.store, automatic))
         if known is None:
-            store, answer = self._land_in_store(effect, world.store, automatic=automatic)
+            store, answer = self._land_in_store(effect, world.store, pipeline, automatic=automatic)
             # Facts cannot be hashed; they are a function of the store, so one box per landing is enough.
             listed = isinstance(answer, ev.LocationListed)
             event: Box[Event] = Box(-1 - len(self._landings), answer) if listed else self.box(answer)
-            known = self._landings[boxed, world.store, automatic] = Landing(store, world.sink, event)
+            known = self._landings[boxed, pipeline, world.store, automatic] = Landing(store, world.sink, event)
         return Landing(known.store, world.sink, known.answer)
 
-    def _land_in_store(self, effect: Effect, store: Box[Store], *, automatic: bool) -> tuple[Box[Store], Event]:
-        documents = self.documents(store)
+    def _land_in_store(
+        self, effect: Effect, store: Box[Store], pipeline: int, *, automatic: bool
+    ) -> tuple[Box[Store], Event]:
+        documents = self.documents(store, pipeline)
+        where = location(pipeline)
         match effect:
             case ef.WriteClaim(attempt, process):
                 found = documents.get(layout.claim_key(attempt))
                 if isinstance(found, w.Claimed):
                     return store, ev.ClaimRefused(NOW_MS, attempt, found.process)
-                store = self._create(store, layout.claim_key(attempt), w.Claimed(process, automatic))
+                store = self._create(store, where + layout.claim_key(attempt), w.Claimed(process, automatic))
                 return store, ev.ClaimWritten(NOW_MS, attempt)
-            case ef.ListLocation(attempt):
-                return store, ev.LocationListed(NOW_MS, attempt, self.facts(store, attempt))
+            case ef.ListLocation(attempt=attempt):
+                try:
+                    return store, ev.LocationListed(NOW_MS, attempt, self.facts(store, pipeline, attempt))
+                except CorruptSnapshot as error:
+                    return store, ev.ListingFailed(NOW_MS, attempt, failure_of(error))
             case ef.WriteRestored(attempt, restored):
                 found = documents.get(layout.restored_key(attempt))
                 if isinstance(found, Restored):
                     return store, ev.RestoredRefused(NOW_MS, attempt, found)
-                store = self._create(store, layout.restored_key(attempt), restored)
+                store = self._create(store, where + layout.restored_key(attempt), restored)
                 return store, ev.RestoredWritten(NOW_MS, attempt)
             case ef.LookForClaim(attempt, about):
                 newer = layout.claim_key(Attempt(attempt + 1)) in documents
@@ -86,14 +101,22 @@ class Ground:
                 key = layout.manifest_key(manifest.ref)
                 if key in documents:
                     return store, ev.ManifestRefused(NOW_MS, manifest.ref, documents[key] == manifest)
-                return self._create(store, key, manifest), ev.ManifestStored(NOW_MS, manifest.ref)
+                return self._create(store, where + key, manifest), ev.ManifestStored(NOW_MS, manifest.ref)
             case ef.Delete(attempt, keys):
-                rest: Store = frozenset(entry for entry in store.value if entry.value[0] not in keys)
+                gone = {where + key for key in keys}
+                rest: Store = frozenset(entry for entry in store.value if entry.value[0] not in gone)
                 return self.box(rest), ev.CleanupDone(NOW_MS, attempt)
+            case ef.ExportSavepoint(attempt=attempt, manifest=manifest, target=target):
+                missing = manifest.chunk_keys() - documents.keys()
+                if missing:
+                    failure = ev.Failure(CorruptSnapshot.code, f"{min(missing)} is missing")
+                    return store, ev.SavepointFailed(NOW_MS, attempt, manifest.checkpoint, target, failure)
+                exported = self._create(store, EXPORTS + target, savepoint.without_committables(manifest))
+                return exported, ev.SavepointExported(NOW_MS, attempt, manifest.checkpoint, target)
             case _:
                 raise AssertionError(f"not an effect of the world: {effect}")
 
-    def _land_in_sink(self, effect: ef.CommitSinks | ef.SweepSinks, sink: Sink) -> tuple[Sink, Event]:
+    def _land_in_sink(self, effect: ef.CommitSinks | ef.SweepSinks, sink: Sink, pipeline: int) -> tuple[Sink, Event]:
         match effect:
             case ef.CommitSinks(attempt, checkpoint, committables):
                 named = _transactions(committables)
@@ -104,8 +127,7 @@ class Ground:
             case ef.SweepSinks(attempt, older_than, keep):
                 kept = _transactions(keep)
                 swept: Sink = frozenset(
-                    (one, w.ABORTED if fate == w.PREPARED and one.attempt < older_than and one not in kept else fate)
-                    for one, fate in sink
+                    (one, w.ABORTED if _unwanted(one, fate, pipeline, older_than, kept) else fate) for one, fate in sink
                 )
                 return swept, ev.SinksSwept(NOW_MS, attempt)
 
@@ -118,18 +140,25 @@ class Ground:
         entry: tuple[str, Document] = (key, document)
         return self.box(store.value | {self.box(entry)})
 
-    def documents(self, store: Box[Store]) -> dict[str, Document]:
-        known = self._documents.get(store)
+    def documents(self, store: Box[Store], pipeline: int) -> dict[str, Document]:
+        """What a listing of the pipeline's location shows."""
+        known = self._documents.get((store, pipeline))
         if known is None:
-            known = self._documents[store] = dict(entry.value for entry in store.value)
+            where = location(pipeline)
+            entries = (entry.value for entry in store.value)
+            inside = {key.removeprefix(where): document for key, document in entries if key.startswith(where)}
+            known = self._documents[store, pipeline] = inside
         return known
 
-    def facts(self, store: Box[Store], attempt: Attempt) -> ev.Facts:
-        """The facts an attempt would read from the store at this moment, through the real decoder."""
-        known = self._facts.get((store, attempt))
+    def facts(self, store: Box[Store], pipeline: int, attempt: Attempt) -> ev.Facts:
+        """The facts an attempt would read from the store at this moment, through the real decoder.
+
+        Raises ``CorruptSnapshot`` as the real listing does.
+        """
+        known = self._facts.get((store, pipeline, attempt))
         if known is None:
-            documents = self.documents(store)
-            known = self._facts[store, attempt] = facts_from(
+            documents = self.documents(store, pipeline)
+            known = self._facts[store, pipeline, attempt] = facts_from(
                 self.plan, attempt, documents, lambda key: self._read(documents.get(key))
             )
         return known
@@ -146,12 +175,23 @@ class Ground:
                 return None
 
 
+def location(pipeline: int) -> str:
+    return f"nested-{pipeline}/" if pipeline else ""
+
+
+def _unwanted(
+    one: w.Transaction, fate: str, pipeline: int, older_than: Attempt, kept: frozenset[w.Transaction]
+) -> bool:
+    """What a committer aborts. It knows its own pipeline's transactions by their names."""
+    return fate == w.PREPARED and one.pipeline == pipeline and one.attempt < older_than and one not in kept
+
+
 def describe(effect: Effect) -> str:
     """An effect in a trace, short enough to read."""
     match effect:
         case ef.WriteClaim(attempt):
             return f"claims attempt {attempt}"
-        case ef.ListLocation(attempt):
+        case ef.ListLocation(attempt=attempt):
             return f"attempt {attempt} lists the location"
         case ef.WriteRestored(attempt, restored):
             return f"attempt {attempt} writes restored = {restored.ref or 'nothing'}"
@@ -160,12 +200,14 @@ def describe(effect: Effect) -> str:
         case ef.StoreManifest(manifest):
             return f"stores the manifest of checkpoint {manifest.ref} (epochs 1…{w.epoch_of(manifest)})"
         case ef.CommitSinks(attempt, checkpoint, committables):
-            epochs = sorted(one.epoch for one in _transactions(committables))
+            epochs = sorted({one.epoch for one in _transactions(committables)})
             return f"attempt {attempt} commits checkpoint {checkpoint}: epochs {epochs}"
         case ef.SweepSinks(attempt, older_than):
             return f"attempt {attempt} aborts unnamed transactions of attempts before {older_than}"
         case ef.Delete(attempt, keys):
             return f"attempt {attempt} deletes {', '.join(keys)}"
+        case ef.ExportSavepoint(attempt=attempt, manifest=manifest):
+            return f"attempt {attempt} exports checkpoint {manifest.ref}"
         case _:
             return type(effect).__name__
 

@@ -16,19 +16,34 @@ from tidegate.checkpoint.effects import Effect
 from tidegate.checkpoint.events import Event, Failure
 from tidegate.checkpoint.lifecycle import step
 from tidegate.checkpoint.manifest import Manifest
-from tidegate.checkpoint.phases import Active, CommittingRestored, New, Over
-from tidegate.checkpoint.plan import CheckpointPlan
-from tidegate.checkpoint.running import Idle
-from tidegate.model.ids import Attempt
-from tidegate.model.messages import CheckpointCommitted, CheckpointCompleted, TriggerCheckpoint
+from tidegate.checkpoint.phases import Active, CommittingRestored, New, Over, State
+from tidegate.checkpoint.plan import Rules
+from tidegate.checkpoint.running import Collecting
+from tidegate.model.ids import Attempt, SlotIndex
+from tidegate.model.messages import (
+    CheckpointCommitted,
+    CheckpointCompleted,
+    DrainSources,
+    SourceExhausted,
+    SubtaskAcked,
+    TriggerCheckpoint,
+)
 from tidegate.testing.model import world as w
 from tidegate.testing.model.abstraction import timeless
-from tidegate.testing.model.ground import NOW_MS, WRITES, Ground, describe, key_of, unknown
+from tidegate.testing.model.ground import NOW_MS, WRITES, Ground, describe, key_of, location, unknown
 from tidegate.testing.model.interning import Box, Interner
-from tidegate.testing.model.world import Bounds, Document, Driver, World
+from tidegate.testing.model.world import Bounds, Document, Driver, Late, Slot, World
 
 LATER_MS = w.TIMEOUT_MS
-_LASTING = (ef.WriteClaim, ef.WriteRestored, ef.StoreManifest, ef.CommitSinks, ef.SweepSinks, ef.Delete)
+_LASTING = (
+    ef.WriteClaim,
+    ef.WriteRestored,
+    ef.StoreManifest,
+    ef.CommitSinks,
+    ef.SweepSinks,
+    ef.Delete,
+    ef.ExportSavepoint,
+)
 """Effects that change the world outside the driver: these may land after it is gone."""
 _FAILURE = Failure("SLOT_LOST", "a slot died")
 
@@ -36,29 +51,38 @@ _FAILURE = Failure("SLOT_LOST", "a slot died")
 class Move(NamedTuple):
     label: str
     world: World
-    committed: ef.CommitSinks | None = None
-    """The commit that landed with this move."""
+    pipeline: int = 0
+    landed: Effect | None = None
+    """The effect that landed with this move."""
     ended: ef.Outcome | None = None
 
 
 class Reaction(NamedTuple):
-    """A driver after an event. ``adrift``: effects nobody waits for, because it ended."""
+    """What an event makes of a coordinator and its slots, and what it asks for."""
 
-    driver: Box[Driver] | None
-    adrift: frozenset[Box[Effect]]
+    state: Box[State]
+    asked: frozenset[Box[Effect]]
+    slot: Slot | None
     ended: ef.Outcome | None
+    noticed: bool
+    """Its slots were told something they can do without."""
 
 
 class Moves:
     """The successor function of one bounded world. Landings and reactions are remembered: the same driver meets the
     same event, and the same effect the same store, in very many worlds."""
 
-    def __init__(self, bounds: Bounds, plan: CheckpointPlan) -> None:
+    def __init__(self, bounds: Bounds, rules: Rules) -> None:
         self.bounds = bounds
-        self.plan = plan
+        self.plan = w.plan_for(bounds, rules)
         self.box = Interner()
-        self.ground = Ground(plan, self.box)
-        self._reactions: dict[tuple[Driver, Box[Event]], Reaction] = {}
+        self.ground = Ground(self.plan, bounds, self.box)
+        self._plans = {
+            (parallelism, pipeline): w.plan_for(bounds, rules, parallelism, pipeline)
+            for parallelism in bounds.parallelism
+            for pipeline in range(bounds.pipelines)
+        }
+        self._reactions: dict[tuple[Box[State], Slot | None, Box[Event | tuple[Event, ...]], bool], Reaction] = {}
         self._labels: dict[Box[Effect], str] = {}
 
     def first(self) -> World:
@@ -70,11 +94,10 @@ class Moves:
         for number, boxed in enumerate(world.drivers):
             if boxed is not None:
                 yield from self._of_driver(world, number, boxed.value)
-        for effect in sorted(world.late.value, key=_by_number):
-            landing = self.ground.land(world, effect)
-            after = world._replace(late=self.box(world.late.value - {effect}), store=landing.store, sink=landing.sink)
-            commit = effect.value if isinstance(effect.value, ef.CommitSinks) else None
-            yield Move(f"late: {self._label(effect)}", self._tidy(after), commit)
+        for late in sorted(world.late.value, key=lambda one: (one.effect.number, one.pipeline)):
+            landing = self.ground.land(world, late.effect, late.pipeline)
+            after = world._replace(late=self.box(world.late.value - {late}), store=landing.store, sink=landing.sink)
+            yield Move(f"late: {self._label(late.effect)}", self._tidy(after), late.pipeline, late.effect.value)
         yield from self._damages(world)
 
     # --- people, crashes, damage ----------------------------------------------------------------------------------
@@ -83,7 +106,8 @@ class Moves:
         if world.budget.starts == 0:
             return
         number = len(world.drivers)
-        documents = self.ground.documents(world.store)
+        pipeline = self.bounds.pipeline_of(number)
+        documents = self.ground.documents(world.store, pipeline)
         newest = max(
             (key.attempt for key in map(layout.parse, documents) if isinstance(key, layout.ClaimKey)), default=0
         )
@@ -92,61 +116,79 @@ class Moves:
             drivers=(*world.drivers, self.box(driver)), budget=world.budget._replace(starts=world.budget.starts - 1)
         )
         event = ev.Started(NOW_MS, f"p{number}", Attempt(newest))
-        yield self._feed(world, number, driver, event, f"a person starts p{number}")
+        of = f" of pipeline {pipeline}" if self.bounds.pipelines > 1 else ""
+        yield from self._feed(world, number, driver, event, f"a person starts p{number}{of}")
 
     def _of_driver(self, world: World, number: int, driver: Driver) -> Iterator[Move]:
-        budget = world.budget
         for effect in sorted(driver.asked, key=_by_number):
             rest = driver._replace(asked=driver.asked - {effect})
             if isinstance(effect.value, ef.SendToSlots):
                 yield from self._barrier(world, number, rest, effect.value)
-                continue
-            landing = self.ground.land(world, effect)
-            landed = World(world.drivers, world.late, landing.store, landing.sink, budget)
-            label = f"p{number}: {self._label(effect)}"
-            commit = effect.value if isinstance(effect.value, ef.CommitSinks) else None
-            yield self._feed(landed, number, rest, landing.answer, label, commit)
-            if isinstance(effect.value, WRITES) and budget.lost_answers > 0:
-                less = budget._replace(lost_answers=budget.lost_answers - 1)
-                silence = unknown(effect.value)
-                yield self._feed(landed._replace(budget=less), number, rest, silence, f"{label}, answer lost")
-                late = self.box(world.late.value | {effect})
-                adrift = world._replace(budget=less, late=late)
-                yield self._feed(adrift, number, rest, silence, f"{label} is delayed, its outcome unknown")
-        if budget.crashes > 0:
-            dead = self._adrift(world, driver)._replace(budget=budget._replace(crashes=budget.crashes - 1))
+            else:
+                yield from self._landing(world, number, rest, effect)
+        yield from self._acknowledgements(world, number, driver)
+        if world.budget.crashes > 0:
+            less = world.budget._replace(crashes=world.budget.crashes - 1)
+            dead = self._adrift(world, number, driver)._replace(budget=less)
             yield Move(f"p{number} crashes", self._tidy(_with_driver(dead, number, None)))
-        state = driver.state.value
-        if budget.failures > 0:
-            less = world._replace(budget=budget._replace(failures=budget.failures - 1))
-            if isinstance(state, Active):
-                failed = ev.AttemptFailed(NOW_MS, state.run.attempt, _FAILURE)
-                yield self._feed(
-                    self._adrift(less, driver),
-                    number,
-                    driver._replace(asked=frozenset(), slot=None),
-                    failed,
-                    f"p{number}: attempt {state.run.attempt} fails",
-                )
-            elif isinstance(state, CommittingRestored) and state.choice.manifest is not None:
-                checkpoint = state.choice.manifest.checkpoint
-                refused = ev.SinksFailed(NOW_MS, state.attempt, checkpoint, _FAILURE)
-                yield self._feed(
-                    self._adrift(less, driver),
-                    number,
-                    driver._replace(asked=frozenset()),
-                    refused,
-                    f"p{number}: the commit of the restored checkpoint gives no answer",
-                )
-        if isinstance(state, Active) and isinstance(state.run.flight, Idle):
-            wanted = ev.CheckpointRequested(NOW_MS, "")
-            move = self._feed(world, number, driver, wanted, f"p{number}: a checkpoint is due")
-            if move.world != world:
-                yield move
+        if world.budget.failures > 0:
+            yield from self._failures(world, number, driver)
+        yield from self._requests(world, number, driver)
 
-    def _adrift(self, world: World, driver: Driver) -> World:
+    def _landing(self, world: World, number: int, rest: Driver, effect: Box[Effect]) -> Iterator[Move]:
+        pipeline, budget = self.bounds.pipeline_of(number), world.budget
+        landing = self.ground.land(world, effect, pipeline)
+        landed = World(world.drivers, world.late, landing.store, landing.sink, budget)
+        label = f"p{number}: {self._label(effect)}"
+        yield from self._feed(landed, number, rest, landing.answer, label, effect.value)
+        if isinstance(effect.value, WRITES) and budget.lost_answers > 0:
+            less = budget._replace(lost_answers=budget.lost_answers - 1)
+            silence = unknown(effect.value)
+            yield from self._feed(landed._replace(budget=less), number, rest, silence, f"{label}, answer lost")
+            late = self.box(world.late.value | {Late(pipeline, effect)})
+            adrift = world._replace(budget=less, late=late)
+            yield from self._feed(adrift, number, rest, silence, f"{label} is delayed, its outcome unknown")
+
+    def _failures(self, world: World, number: int, driver: Driver) -> Iterator[Move]:
+        """The attempt fails, its driver lives."""
+        state = driver.state.value
+        less = world._replace(budget=world.budget._replace(failures=world.budget.failures - 1))
+        if isinstance(state, Active):
+            failed = ev.AttemptFailed(NOW_MS, state.run.attempt, _FAILURE)
+            rest = driver._replace(asked=frozenset(), slot=None)
+            label = f"p{number}: attempt {state.run.attempt} fails"
+            yield from self._feed(self._adrift(less, number, driver), number, rest, failed, label)
+        elif isinstance(state, CommittingRestored) and state.choice.manifest is not None:
+            refused = ev.SinksFailed(NOW_MS, state.attempt, state.choice.manifest.checkpoint, _FAILURE)
+            rest = driver._replace(asked=frozenset())
+            label = f"p{number}: the commit of the restored checkpoint gives no answer"
+            yield from self._feed(self._adrift(less, number, driver), number, rest, refused, label)
+
+    def _requests(self, world: World, number: int, driver: Driver) -> Iterator[Move]:
+        """A checkpoint or a savepoint is wanted, or the end."""
+        state = driver.state.value
+        if world.budget.stops > 0:
+            less = world._replace(budget=world.budget._replace(stops=world.budget.stops - 1))
+            yield from self._feed(less, number, driver, ev.StopRequested(NOW_MS), f"a person stops p{number}")
+        if not isinstance(state, Active):
+            return
+        if len(state.run.flights) < self.bounds.concurrent:
+            wanted = ev.CheckpointRequested(NOW_MS, "")
+            for move in self._feed(world, number, driver, wanted, f"p{number}: a checkpoint is due"):
+                if move.world != world:
+                    yield move
+        if world.budget.savepoints > 0:
+            less = world._replace(budget=world.budget._replace(savepoints=world.budget.savepoints - 1))
+            for afterwards in self.bounds.afterwards:
+                name = f"{world.budget.savepoints}-{afterwards.name}"
+                asked = ev.SavepointRequested(NOW_MS, name, name, afterwards)
+                label = f"p{number}: a person wants a savepoint, then {afterwards.value}"
+                yield from self._feed(less, number, driver, asked, label)
+
+    def _adrift(self, world: World, number: int, driver: Driver) -> World:
         """Nobody waits for the driver's effects any more; those that change the world may still land."""
-        return world._replace(late=self.box(world.late.value | _lasting(driver)))
+        pipeline = self.bounds.pipeline_of(number)
+        return world._replace(late=self.box(world.late.value | {Late(pipeline, one) for one in _lasting(driver)}))
 
     def _damages(self, world: World) -> Iterator[Move]:
         if world.budget.damages == 0:
@@ -170,71 +212,140 @@ class Moves:
             known = self._labels[effect] = describe(effect.value)
         return known
 
-    # --- one driver -----------------------------------------------------------------------------------------------
+    # --- barriers and acknowledgements ----------------------------------------------------------------------------
 
     def _barrier(self, world: World, number: int, driver: Driver, effect: ef.SendToSlots) -> Iterator[Move]:
         """The trigger reaches the slots; they acknowledge, or the acknowledgement does not come in time."""
-        message = effect.message
+        message, slot = effect.message, driver.slot
         assert isinstance(message, TriggerCheckpoint)
-        assert driver.slot is not None
+        if slot is None or slot.attempt != message.attempt or message.checkpoint <= slot.passed:
+            # Overtaken by a later one, or nobody is there any more.
+            yield Move(f"p{number}: a trigger comes too late", _with_driver(world, number, self.box(driver)))
+            return
+        if world.budget.lost_messages > 0:
+            less = world.budget._replace(lost_messages=world.budget.lost_messages - 1)
+            lost = _with_driver(world, number, self.box(driver))._replace(budget=less)
+            yield Move(f"p{number}: the trigger of checkpoint {message.checkpoint} is lost", lost)
         for quiet in (False, True) if self.bounds.quiet else (False,):
-            slot, prepared, chunk = w.barrier(driver.slot, message.checkpoint, quiet=quiet)
-            uploaded: tuple[str, Document] = (layout.chunk_key(chunk), None)
+            cut = w.barrier(slot, message.checkpoint, quiet=quiet)
+            where = location(slot.pipeline)
+            uploaded = {self._entry(where + layout.chunk_key(chunk)) for chunk in cut.chunks}
             after = world._replace(
-                store=self.box(world.store.value | {self.box(uploaded)}),
-                sink=self.box(world.sink.value | {(one, w.PREPARED) for one in prepared}),
+                store=self.box(world.store.value | uploaded),
+                sink=self.box(world.sink.value | {(one, w.PREPARED) for one in cut.prepared}),
             )
-            acked = ev.SlotSaid(NOW_MS, w.acknowledge(slot, message.checkpoint, chunk))
+            said = tuple(ev.SlotSaid(NOW_MS, ack) for ack in cut.acks)
             label = f"p{number}: checkpoint {message.checkpoint} is taken" + (", without output" if quiet else "")
-            yield self._feed(after, number, driver._replace(slot=slot), acked, label)
+            there = driver._replace(slot=cut.slot)
+            if self.bounds.loose:
+                there = there._replace(said=there.said | {self.box(one) for one in said})
+                yield Move(label, _with_driver(after, number, self.box(there)))
+                continue
+            yield from self._feed(after, number, there, said, label)
             if world.budget.timeouts > 0:
                 less = after._replace(budget=world.budget._replace(timeouts=world.budget.timeouts - 1))
                 late = ev.ClockTicked(LATER_MS)
-                yield self._feed(less, number, driver._replace(slot=slot), late, f"{label}, but times out")
+                yield from self._feed(less, number, there, late, f"{label}, but times out")
+
+    def _acknowledgements(self, world: World, number: int, driver: Driver) -> Iterator[Move]:
+        """Those on their way arrive, in any order, or never; or the driver's patience ends."""
+        for said in sorted(driver.said, key=_by_number):
+            rest = driver._replace(said=driver.said - {said})
+            message = said.value
+            assert isinstance(message, ev.SlotSaid)
+            assert isinstance(message.message, SubtaskAcked)
+            what = (
+                f"the acknowledgement of checkpoint {message.message.checkpoint} by attempt {message.message.attempt}"
+            )
+            yield from self._feed(world, number, rest, said, f"p{number}: {what} arrives")
+            if world.budget.lost_messages > 0:
+                less = world.budget._replace(lost_messages=world.budget.lost_messages - 1)
+                lost = _with_driver(world, number, self.box(rest))._replace(budget=less)
+                yield Move(f"p{number}: {what} is lost", lost)
+        state = driver.state.value
+        waiting = isinstance(state, Active) and any(isinstance(one, Collecting) for one in state.run.flights)
+        if self.bounds.loose and waiting and world.budget.timeouts > 0:
+            less = world._replace(budget=world.budget._replace(timeouts=world.budget.timeouts - 1))
+            yield from self._feed(less, number, driver, ev.ClockTicked(LATER_MS), f"p{number}: checkpoints time out")
+
+    def _entry(self, key: str) -> Box[tuple[str, Document]]:
+        entry: tuple[str, Document] = (key, None)
+        return self.box(entry)
+
+    # --- one driver -----------------------------------------------------------------------------------------------
 
     def _feed(
         self,
         world: World,
         number: int,
         driver: Driver,
-        event: Event | Box[Event],
+        event: Event | tuple[Event, ...] | Box[Event],
         label: str,
-        commit: ef.CommitSinks | None = None,
-    ) -> Move:
-        """Give the event to the driver's coordinator."""
-        boxed = event if isinstance(event, Box) else self.box(event)
-        reaction = self._reactions.get((driver, boxed))
-        if reaction is None:
-            reaction = self._reactions[driver, boxed] = self._react(driver, boxed.value)
-        if reaction.adrift:
-            world = world._replace(late=self.box(world.late.value | reaction.adrift))
-        after = _with_driver(world, number, reaction.driver)
-        return Move(label, self._tidy(after), commit, reaction.ended)
+        landed: Effect | None = None,
+    ) -> Iterator[Move]:
+        """Give the event to the driver's coordinator. What it then tells its slots arrives, or is lost."""
+        boxed: Box[Event | tuple[Event, ...]] = event if isinstance(event, Box) else self.box(event)
+        reaction = self._reaction(number, driver, boxed, deaf=False)
+        yield self._moved(world, number, driver, reaction, label, landed)
+        if reaction.noticed and world.budget.lost_messages > 0:
+            less = world._replace(budget=world.budget._replace(lost_messages=world.budget.lost_messages - 1))
+            deaf = self._reaction(number, driver, boxed, deaf=True)
+            yield self._moved(less, number, driver, deaf, f"{label}; the slots do not hear of it", landed)
 
-    def _react(self, driver: Driver, event: Event) -> Reaction:
+    def _moved(
+        self, world: World, number: int, driver: Driver, reaction: Reaction, label: str, landed: Effect | None
+    ) -> Move:
+        after = Driver(reaction.state, driver.asked | reaction.asked, reaction.slot, driver.said)
+        pipeline = self.bounds.pipeline_of(number)
+        if isinstance(reaction.state.value, Over):
+            world = _with_driver(self._adrift(world, number, after), number, None)
+        else:
+            world = _with_driver(world, number, self.box(after))
+        return Move(label, self._tidy(world), pipeline, landed, reaction.ended)
+
+    def _reaction(self, number: int, driver: Driver, boxed: Box[Event | tuple[Event, ...]], *, deaf: bool) -> Reaction:
+        key = (driver.state, driver.slot, boxed, deaf)
+        known = self._reactions.get(key)
+        if known is None:
+            events = boxed.value if isinstance(boxed.value, tuple) else (boxed.value,)
+            known = self._reactions[key] = self._react(number, driver, events, deaf=deaf)
+        return known
+
+    def _react(self, number: int, driver: Driver, given: tuple[Event, ...], *, deaf: bool) -> Reaction:
         """Step, and sort what the coordinator asks for: local things happen now, the rest is on its way."""
-        state, asked, slot = driver.state.value, set(driver.asked), driver.slot
+        pipeline, parallelism = self.bounds.pipeline_of(number), self.bounds.parallelism_of(number)
+        plan = self._plans[parallelism, pipeline]
+        state, slot = driver.state.value, driver.slot
+        asked: set[Box[Effect]] = set()
         ended: ef.Outcome | None = None
+        noticed = False
         # What is due at once needs no other process: retries of unknown outcomes and the end of a back-off.
-        events: list[Event] = [event, ev.ClockTicked(NOW_MS)]
+        events: list[Event] = [*given, ev.ClockTicked(NOW_MS)]
         while events:
-            after, effects = step(self.plan, state, events.pop(0))
+            event = events.pop(0)
+            before = state
+            after, effects = step(plan, before, event)
             state = timeless(after)
+            self.observe(before, event, state)
             for effect in effects:
                 match effect:
-                    case ef.Deploy(attempt, manifest):
-                        slot = w.restored_slot(attempt, manifest)
+                    case ef.Deploy(attempt=attempt, manifest=manifest):
+                        slot = w.restored_slot(pipeline, attempt, manifest, parallelism)
                         events.insert(0, ev.SlotsReady(NOW_MS, attempt))
                     case ef.EndAttempt(attempt):
                         slot = None
                         events.insert(0, ev.SlotsFree(NOW_MS, attempt))
                     case ef.SendToSlots(CheckpointCompleted() as message) if slot is not None:
-                        slot = w.completed(slot, message.checkpoint)
+                        noticed = True
+                        slot = slot if deaf else w.completed(slot, message.checkpoint)
                     case ef.SendToSlots(CheckpointCommitted() as message) if slot is not None:
-                        slot = w.confirmed(slot, message.checkpoint)
+                        noticed = True
+                        slot = slot if deaf else w.confirmed(slot, message.checkpoint)
                     case ef.SendToSlots(TriggerCheckpoint() as message):
                         if message.checkpoint <= self.bounds.checkpoints:
                             asked.add(self.box(effect))
+                    case ef.SendToSlots(DrainSources(attempt=attempt)):
+                        events.extend(_exhausted(attempt, parallelism))
                     case ef.WriteClaim(attempt):
                         if attempt <= self.bounds.attempts:
                             asked.add(self.box(effect))
@@ -250,22 +361,27 @@ class Moves:
                         continue
                     case _:
                         asked.add(self.box(effect))
-        after_all = Driver(self.box(state), frozenset(asked), slot)
-        if isinstance(state, Over):
-            return Reaction(None, _lasting(after_all), ended)
-        return Reaction(self.box(after_all), frozenset(), ended)
+        return Reaction(self.box(state), frozenset(asked), slot, ended, noticed)
+
+    def observe(self, before: State, event: Event, after: State) -> None:
+        """Called for every step of a coordinator that is seen for the first time; for those who draw pictures."""
 
     def _tidy(self, world: World) -> World:
         """Drop late writes that cannot change anything any more: their key exists."""
         if not world.late.value:
             return world
-        documents = self.ground.documents(world.store)
-        alive = frozenset(
-            effect
-            for effect in world.late.value
-            if not isinstance(effect.value, WRITES) or key_of(effect.value) not in documents
-        )
+        alive = frozenset(late for late in world.late.value if not self._settled(world, late))
         return world if len(alive) == len(world.late.value) else world._replace(late=self.box(alive))
+
+    def _settled(self, world: World, late: Late) -> bool:
+        effect = late.effect.value
+        return isinstance(effect, WRITES) and key_of(effect) in self.ground.documents(world.store, late.pipeline)
+
+
+def _exhausted(attempt: Attempt, parallelism: int) -> list[Event]:
+    """All readers say that they have emitted everything."""
+    slots = (SlotIndex(index) for index in range(parallelism))
+    return [ev.SlotSaid(NOW_MS, SourceExhausted(attempt=attempt, slot=slot, operator=w.INPUT)) for slot in slots]
 
 
 def _lasting(driver: Driver) -> frozenset[Box[Effect]]:

@@ -8,7 +8,7 @@ from typing import TypeAlias
 from tidegate.checkpoint.plan import Rules
 from tidegate.testing.model.invariants import Laws
 from tidegate.testing.model.moves import Moves
-from tidegate.testing.model.world import Bounds, World, plan_for
+from tidegate.testing.model.world import Bounds, World
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ Verdict: TypeAlias = Holds | Violated | Exhausted
 
 def check(bounds: Bounds, rules: Rules | None = None, *, worlds_max: int = 5_000_000) -> Verdict:
     """Visit every world within ``bounds`` under the real ``step``, with ``rules`` (default: all of them)."""
-    moves = Moves(bounds, plan_for(bounds, rules or Rules()))
+    moves = Moves(bounds, rules or Rules())
     laws = Laws(moves)
     first = moves.first()
     seen: dict[World, int] = {first: 0}
@@ -60,7 +60,7 @@ def check(bounds: Bounds, rules: Rules | None = None, *, worlds_max: int = 5_000
                 steps += 1
                 known = move.world in seen
                 # A law may speak about the move itself, so it is asked even when the world is not new.
-                if not known or move.committed is not None or move.ended is not None:
+                if not known or laws.speak_of(move):
                     law = laws.broken_by(move)
                     if law is not None:
                         return Violated(len(seen), (*_trace(came_from, here), move.label), law)

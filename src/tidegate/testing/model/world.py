@@ -1,16 +1,18 @@
 """A small world around real coordinators, as one hashable value: what is stored, what the sink holds, who lives, and
 which effects are still on their way. Nothing in here decides anything about the protocol.
 
-The data plane is abstract: the input is a sequence of epochs 1, 2, 3, …; a checkpoint prepares one transaction with the
-epoch since the last barrier and uploads one chunk. The sink is a set of transactions.
+The data plane is abstract: the input is a sequence of epochs 1, 2, 3, … of two rows each; at a checkpoint every subtask
+prepares one transaction with its rows of the epoch since the last barrier and uploads one chunk. The sink is a set of
+transactions.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, NoReturn, TypeAlias
 
 from tidegate.checkpoint.effects import Effect
+from tidegate.checkpoint.events import Afterwards, Event
 from tidegate.checkpoint.layout import chunk_name
 from tidegate.checkpoint.manifest import Manifest, Restored
 from tidegate.checkpoint.phases import State
@@ -18,11 +20,23 @@ from tidegate.checkpoint.plan import CheckpointPlan, Rules
 from tidegate.model.config import QueryConfig
 from tidegate.model.ids import Attempt, CheckpointId, OperatorId, PipelineId, SlotIndex, StageId, SubtaskId
 from tidegate.model.messages import SubtaskAcked
-from tidegate.model.snapshot import ChunkHandle, Committable, KeyGroupRange, OperatorSnapshot, PhaseTimes
+from tidegate.model.snapshot import (
+    ChunkHandle,
+    Committable,
+    KeyGroupRange,
+    OperatorSnapshot,
+    PhaseTimes,
+    SourceProgress,
+)
+from tidegate.runtime.restore import restored_for
 from tidegate.testing.model.interning import Box, Interner
 
-SUBTASK = SubtaskId(StageId(0), SlotIndex(0))
+ROWS = 2
+"""Rows of an epoch; row r is read by subtask r modulo the parallelism."""
+STAGE = StageId(0)
 COUNT = OperatorId("count")
+INPUT = OperatorId("input")
+"""Reads nothing that matters here; it can be told to end."""
 SINK = OperatorId("sink")
 
 NEVER_MS = 1 << 40
@@ -47,31 +61,58 @@ class Bounds:
     """Writes whose outcome stays unknown: landed, or landing later, or never."""
     timeouts: int = 0
     """Checkpoints that are prepared but not acknowledged in time."""
+    lost_messages: int = 0
+    """Triggers, acknowledgements and notices that never arrive."""
+    savepoints: int = 0
+    """Persons' requests for a savepoint."""
+    stops: int = 0
+    """Persons who stop a driver."""
     damages: int = 0
     """Manifests that rot and chunks that vanish."""
     quiet: bool = False
     """Checkpoints without any output are possible."""
     retained: int = 1
+    concurrent: int = 1
+    """Checkpoints in flight at once."""
     store_tries_max: int = 1
+    parallelism: tuple[int, ...] = (1,)
+    """Of the first start, of the second, …, and again from the beginning."""
+    pipelines: int = 1
+    """The first start is one of pipeline 0, the second one of pipeline 1, …; each has a location in the same store."""
+    afterwards: tuple[Afterwards, ...] = (Afterwards.RUN_ON,)
+    """What may follow a savepoint."""
+
+    @property
+    def loose(self) -> bool:
+        """Acknowledgements travel on their own: they may overtake each other, come too late, or be lost."""
+        return self.concurrent > 1 or self.lost_messages > 0
+
+    def pipeline_of(self, driver: int) -> int:
+        return driver % self.pipelines
+
+    def parallelism_of(self, driver: int) -> int:
+        return self.parallelism[driver % len(self.parallelism)]
 
 
-def plan_for(bounds: Bounds, rules: Rules) -> CheckpointPlan:
+def plan_for(bounds: Bounds, rules: Rules, parallelism: int = 1, pipeline: int = 0) -> CheckpointPlan:
     return CheckpointPlan(
-        pipeline=PipelineId("model"),
-        parallelism=1,
-        subtasks=(SUBTASK,),
-        sources=(),
-        stateful=(COUNT, SINK),
+        pipeline=PipelineId(f"model-{pipeline}"),
+        parallelism=parallelism,
+        subtasks=tuple(SubtaskId(STAGE, SlotIndex(index)) for index in range(parallelism)),
+        sources=(INPUT,),
+        stateful=(COUNT, INPUT, SINK),
         sinks=(SINK,),
         config=QueryConfig(
-            parallelism=1,
+            parallelism=parallelism,
             checkpoint_interval_ms=NEVER_MS,
             checkpoint_timeout_ms=TIMEOUT_MS,
             checkpoint_failures_tolerated=1_000,
             checkpoints_retained=bounds.retained,
+            checkpoints_concurrent_max=bounds.concurrent,
             restart_attempts_max=1_000,
             restart_delay_min_ms=0,
             restart_delay_max_ms=0,
+            message_repeat_ms=NEVER_MS,
         ),
         rules=rules,
         store_tries_max=bounds.store_tries_max,
@@ -83,33 +124,54 @@ PREPARED, COMMITTED, ABORTED = "prepared", "committed", "aborted"
 
 
 class Transaction(NamedTuple):
-    """Output of one epoch, prepared by one attempt for one checkpoint."""
+    """Rows of one epoch, prepared by one subtask of one attempt for one checkpoint."""
 
+    pipeline: int
     attempt: Attempt
     checkpoint: CheckpointId
     epoch: int
+    part: int = 0
+    parts: int = 1
+
+    def rows(self) -> frozenset[tuple[int, int]]:
+        return frozenset((self.epoch, row) for row in range(ROWS) if row % self.parts == self.part)
+
+    def __str__(self) -> str:
+        of = f", subtask {self.part} of {self.parts}" if self.parts > 1 else ""
+        return f"transaction of attempt {self.attempt} for checkpoint {self.checkpoint} (epoch {self.epoch}{of})"
+
+
+class Task(NamedTuple):
+    """One subtask."""
+
+    carried: tuple[Transaction, ...] = ()
+    """Prepared or restored, not known to be committed."""
+    chunks: tuple[str, ...] = ()
+    """The newest chunks of the last checkpoint known to be complete."""
+    stored: tuple[tuple[CheckpointId, str], ...] = ()
+    """Chunks of checkpoints not known to be complete."""
 
 
 class Slot(NamedTuple):
     """The data plane of one attempt."""
 
+    pipeline: int
     attempt: Attempt
     epoch: int
     """The last one that is in its state."""
-    carried: tuple[Transaction, ...]
-    """Prepared, not known to be committed."""
-    chunk: str | None
-    """The newest chunk of the last checkpoint known to be complete."""
-    stored: tuple[tuple[CheckpointId, str], ...] = ()
-    """Chunks of checkpoints not known to be complete."""
+    tasks: tuple[Task, ...]
+    passed: CheckpointId = CheckpointId(0)
+    """The newest checkpoint whose barrier has gone by."""
 
 
 class Driver(NamedTuple):
-    """A driver process: its coordinator, what it has asked for and not heard of yet, and its slots."""
+    """A driver process: its coordinator, what it has asked for and not heard of yet, its slots, and what they said."""
 
     state: Box[State]
     asked: frozenset[Box[Effect]]
     slot: Slot | None
+    said: frozenset[Box[Event]] = frozenset()
+    """Acknowledgements on their way."""
 
 
 class Claimed(NamedTuple):
@@ -127,6 +189,13 @@ Store: TypeAlias = frozenset[Box[tuple[str, Document]]]
 Sink: TypeAlias = frozenset[tuple[Transaction, str]]
 
 
+class Late(NamedTuple):
+    """An effect that nobody waits for any more."""
+
+    pipeline: int
+    effect: Box[Effect]
+
+
 class Budget(NamedTuple):
     starts: int
     crashes: int
@@ -134,92 +203,147 @@ class Budget(NamedTuple):
     lost_answers: int
     timeouts: int
     damages: int
+    lost_messages: int
+    savepoints: int
+    stops: int
 
 
 class World(NamedTuple):
     drivers: tuple[Box[Driver] | None, ...]
     """By process number; None: dead or done."""
-    late: Box[frozenset[Box[Effect]]]
-    """Effects whose driver does not wait for them any more: they land some day, or never."""
+    late: Box[frozenset[Late]]
+    """They land some day, or never."""
     store: Box[Store]
     sink: Box[Sink]
     budget: Budget
 
 
 def first_world(bounds: Bounds, box: Interner) -> World:
-    nothing: frozenset[Box[Effect]] = frozenset()
+    nothing: frozenset[Late] = frozenset()
     empty_store: Store = frozenset()
     empty_sink: Sink = frozenset()
-    budget = Budget(
-        bounds.starts, bounds.crashes, bounds.failures, bounds.lost_answers, bounds.timeouts, bounds.damages
-    )
+    budget = Budget(**{name: getattr(bounds, name) for name in Budget._fields})
     return World((), box(nothing), box(empty_store), box(empty_sink), budget)
 
 
 # --- the data plane ------------------------------------------------------------------------------------------------
 
 
-def restored_slot(attempt: Attempt, manifest: Manifest | None) -> Slot:
+def restored_slot(pipeline: int, attempt: Attempt, manifest: Manifest | None, parallelism: int) -> Slot:
+    """As many subtasks as there are now; the real code deals out what the old ones left."""
     if manifest is None:
-        return Slot(attempt, 0, (), None)
-    chunks = [handle.name for entry in manifest.operators for handle in entry.chunks]
-    carried = tuple(transaction_of(one) for _, ones in manifest.committables() for one in ones)
-    return Slot(attempt, epoch_of(manifest), carried, chunks[-1])
+        return Slot(pipeline, attempt, 0, (Task(),) * parallelism)
+    tasks: list[Task] = []
+    for index in range(parallelism):
+        mine = _groups(index, parallelism)
+        restored = restored_for(
+            SINK,
+            manifest.operators,
+            subtask=SlotIndex(index),
+            parallelism=parallelism,
+            groups=mine,
+            load=_no_rows,
+        )
+        newest = [entry.chunks[-1] for entry in manifest.operators if entry.operator == COUNT]
+        chunks = tuple(dict.fromkeys(one.name for one in newest if one.groups.intersect(mine) is not None))
+        tasks.append(Task(tuple(transaction_of(one) for one in restored.committables), chunks))
+    return Slot(pipeline, attempt, epoch_of(manifest), tuple(tasks))
 
 
-def barrier(slot: Slot, checkpoint: CheckpointId, *, quiet: bool) -> tuple[Slot, tuple[Transaction, ...], str]:
-    """The barrier passes: one epoch more is in the state, its output is prepared, a chunk is uploaded."""
-    chunk = chunk_name(COUNT, slot.attempt, SUBTASK.index, checkpoint, 0)
-    stored = (*slot.stored, (checkpoint, chunk))
-    if quiet:
-        return slot._replace(stored=stored), (), chunk
-    transaction = Transaction(slot.attempt, checkpoint, slot.epoch + 1)
-    after = slot._replace(epoch=slot.epoch + 1, carried=(*slot.carried, transaction), stored=stored)
-    return after, (transaction,), chunk
+def _no_rows(handle: ChunkHandle) -> NoReturn:
+    raise AssertionError(f"sinks have no keyed state: {handle.name}")
 
 
-def acknowledge(slot: Slot, checkpoint: CheckpointId, chunk: str) -> SubtaskAcked:
-    """State is the chunk known to be stored and the new one: each chunk is shared by two checkpoints, then leaves."""
-    names = (slot.chunk, chunk) if slot.chunk is not None else (chunk,)
+def _groups(index: int, parallelism: int) -> KeyGroupRange:
+    return KeyGroupRange(index * ROWS // parallelism, (index + 1) * ROWS // parallelism)
+
+
+class Cut(NamedTuple):
+    """What the barrier leaves behind."""
+
+    slot: Slot
+    prepared: tuple[Transaction, ...]
+    chunks: tuple[str, ...]
+    acks: tuple[SubtaskAcked, ...]
+
+
+def barrier(slot: Slot, checkpoint: CheckpointId, *, quiet: bool) -> Cut:
+    """The barrier passes: one epoch more is in the state, its output is prepared, every subtask uploads a chunk."""
+    epoch = slot.epoch if quiet else slot.epoch + 1
+    parts = len(slot.tasks)
+    prepared: list[Transaction] = []
+    tasks: list[Task] = []
+    chunks: list[str] = []
+    acks: list[SubtaskAcked] = []
+    for index, task in enumerate(slot.tasks):
+        chunk = chunk_name(COUNT, slot.attempt, SlotIndex(index), checkpoint, 0)
+        own = () if quiet else (Transaction(slot.pipeline, slot.attempt, checkpoint, epoch, index, parts),)
+        task = task._replace(carried=(*task.carried, *own), stored=(*task.stored, (checkpoint, chunk)))
+        prepared.extend(own)
+        tasks.append(task)
+        chunks.append(chunk)
+        acks.append(_acknowledge(slot.attempt, checkpoint, epoch, index, parts, task, chunk))
+    after = slot._replace(epoch=epoch, tasks=tuple(tasks), passed=checkpoint)
+    return Cut(after, tuple(prepared), tuple(chunks), tuple(acks))
+
+
+def _acknowledge(
+    attempt: Attempt, checkpoint: CheckpointId, epoch: int, index: int, parts: int, task: Task, chunk: str
+) -> SubtaskAcked:
+    """State is the chunks known to be stored and the new one: each chunk is shared by two checkpoints, then leaves."""
+    groups = _groups(index, parts)
     handles = tuple(
-        ChunkHandle(name=name, groups=KeyGroupRange(0, 1), rows=1, size_bytes=1, checksum=0) for name in names
+        ChunkHandle(name=name, groups=groups, rows=1, size_bytes=1, checksum=0) for name in (*task.chunks, chunk)
     )
+    subtask = SubtaskId(STAGE, SlotIndex(index))
     return SubtaskAcked(
-        attempt=slot.attempt,
-        slot=SUBTASK.index,
-        subtask=SUBTASK,
+        attempt=attempt,
+        slot=subtask.index,
+        subtask=subtask,
         checkpoint=checkpoint,
         snapshots=(
-            OperatorSnapshot(operator=COUNT, subtask=SUBTASK.index, chunks=handles, value=b"%d" % slot.epoch),
+            OperatorSnapshot(operator=COUNT, subtask=subtask.index, chunks=handles, value=b"%d" % epoch),
             OperatorSnapshot(
                 operator=SINK,
-                subtask=SUBTASK.index,
-                committables=tuple(committable_of(transaction) for transaction in slot.carried),
+                subtask=subtask.index,
+                committables=tuple(committable_of(transaction) for transaction in task.carried),
             ),
+            OperatorSnapshot(operator=INPUT, subtask=subtask.index, source=SourceProgress()),
         ),
         times=PhaseTimes(),
     )
 
 
 def completed(slot: Slot, checkpoint: CheckpointId) -> Slot:
-    known = [chunk for of, chunk in slot.stored if of == checkpoint]
+    return slot._replace(tasks=tuple(_completed(task, checkpoint) for task in slot.tasks))
+
+
+def _completed(task: Task, checkpoint: CheckpointId) -> Task:
+    known = tuple(chunk for of, chunk in task.stored if of == checkpoint)
     if not known:
-        return slot
-    return slot._replace(chunk=known[0], stored=tuple(one for one in slot.stored if one[0] > checkpoint))
+        return task
+    return task._replace(chunks=known, stored=tuple(one for one in task.stored if one[0] > checkpoint))
 
 
 def confirmed(slot: Slot, checkpoint: CheckpointId) -> Slot:
-    return slot._replace(carried=tuple(one for one in slot.carried if one.checkpoint > checkpoint))
+    return slot._replace(
+        tasks=tuple(
+            task._replace(carried=tuple(one for one in task.carried if one.checkpoint > checkpoint))
+            for task in slot.tasks
+        )
+    )
 
 
 def committable_of(transaction: Transaction) -> Committable:
-    payload = b"%d %d %d" % transaction
-    return Committable(checkpoint=transaction.checkpoint, subtask=SUBTASK.index, number=0, payload=payload)
+    payload = b"%d %d %d %d %d %d" % transaction
+    return Committable(
+        checkpoint=transaction.checkpoint, subtask=SlotIndex(transaction.part), number=0, payload=payload
+    )
 
 
 def transaction_of(committable: Committable) -> Transaction:
-    attempt, checkpoint, epoch = (int(part) for part in committable.payload.split())
-    return Transaction(Attempt(attempt), CheckpointId(checkpoint), epoch)
+    pipeline, attempt, checkpoint, epoch, part, parts = (int(number) for number in committable.payload.split())
+    return Transaction(pipeline, Attempt(attempt), CheckpointId(checkpoint), epoch, part, parts)
 
 
 def epoch_of(manifest: Manifest) -> int:

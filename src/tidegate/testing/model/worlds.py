@@ -3,6 +3,7 @@ every fault with every other one that can touch the same rule."""
 
 from __future__ import annotations
 
+from tidegate.checkpoint.events import Afterwards
 from tidegate.testing.model.world import Bounds
 
 SMALL = (
@@ -11,6 +12,12 @@ SMALL = (
     Bounds("two drivers, lost answers", starts=2, attempts=2, checkpoints=1, crashes=1, lost_answers=1),
     Bounds("restarts and a rival", starts=2, attempts=3, checkpoints=1, failures=1),
     Bounds("damage", starts=1, attempts=1, checkpoints=3, damages=1, quiet=True, retained=2),
+    Bounds("two in flight", starts=1, attempts=1, checkpoints=3, concurrent=2, timeouts=1),
+    Bounds("lost messages", starts=1, attempts=1, checkpoints=3, lost_messages=2, timeouts=2),
+    Bounds("rescale", starts=2, attempts=2, checkpoints=2, crashes=1, parallelism=(2, 1)),
+    Bounds("two pipelines", starts=2, attempts=1, checkpoints=1, pipelines=2),
+    Bounds("stop", starts=2, attempts=2, checkpoints=1, stops=1),
+    Bounds("savepoint", starts=1, attempts=1, checkpoints=2, savepoints=1, afterwards=tuple(Afterwards)),
 )
 """Seconds: part of every test run."""
 
@@ -22,9 +29,28 @@ FULL = (
         "lost answers, try again", starts=2, attempts=2, checkpoints=2, crashes=1, lost_answers=2, store_tries_max=2
     ),
     Bounds("restarts, crash, zombie", starts=2, attempts=3, checkpoints=2, crashes=1, failures=1),
-    Bounds("restarts, lost answers", starts=2, attempts=3, checkpoints=2, failures=1, lost_answers=1),
+    Bounds("restarts, lost answers", starts=2, attempts=3, checkpoints=1, failures=1, lost_answers=1),
     Bounds("damage, two drivers", starts=2, attempts=2, checkpoints=2, crashes=1, damages=1, quiet=True, retained=2),
     Bounds("three drivers, a crash", starts=3, attempts=3, checkpoints=1, crashes=1),
+    Bounds("two in flight, a crash", starts=2, attempts=2, checkpoints=2, concurrent=2, crashes=1),
+    Bounds(
+        "two in flight, lost answers", starts=1, attempts=1, checkpoints=3, concurrent=2, lost_answers=1, timeouts=1
+    ),
+    Bounds("two in flight, restarts", starts=1, attempts=2, checkpoints=3, concurrent=2, failures=1, lost_messages=1),
+    Bounds("lost messages, a crash", starts=2, attempts=2, checkpoints=2, crashes=1, lost_messages=1, timeouts=1),
+    Bounds("rescale up and down", starts=3, attempts=3, checkpoints=1, crashes=1, parallelism=(1, 2, 1)),
+    Bounds("rescale, late checkpoints", starts=2, attempts=2, checkpoints=2, crashes=1, timeouts=1, parallelism=(1, 2)),
+    Bounds("two pipelines, restarts", starts=2, attempts=2, checkpoints=1, pipelines=2, failures=1, crashes=1),
+    Bounds(
+        "savepoint, a crash",
+        starts=2,
+        attempts=2,
+        checkpoints=2,
+        crashes=1,
+        savepoints=1,
+        afterwards=tuple(Afterwards),
+    ),
+    Bounds("savepoint, restarts", starts=1, attempts=2, checkpoints=2, failures=1, savepoints=1, timeouts=1),
 )
 """Minutes: ``make model``."""
 

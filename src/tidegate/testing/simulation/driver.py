@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
 
 from tidegate.checkpoint import effects as fx
 from tidegate.checkpoint import events as ev
@@ -10,52 +12,77 @@ from tidegate.checkpoint.lifecycle import step
 from tidegate.checkpoint.manifest import Manifest
 from tidegate.checkpoint.phases import New, State
 from tidegate.checkpoint.plan import CheckpointPlan
+from tidegate.checkpoint.ports import BlobStore
+from tidegate.checkpoint.savepoint import perform_export
 from tidegate.checkpoint.storing import StorageEffect, failure_of, perform
-from tidegate.model import messages
 from tidegate.model.errors import TidegateError
-from tidegate.model.ids import Attempt, OperatorId, SlotIndex
+from tidegate.model.ids import Attempt
 from tidegate.plan.graph import JobGraph
+from tidegate.testing.simulation.gang import SimulatedGang
+from tidegate.testing.simulation.location import Location
 from tidegate.testing.simulation.setting import Setting
 from tidegate.testing.simulation.slots import SimulatedSlot
-from tidegate.testing.simulation.sources import ScriptedEnumerator, script_of
+from tidegate.testing.simulation.telling import tell
 
 TICK_MS = (20, 100)
-STORAGE_MS = (1, 80)
-CONTROL_MS = (0, 20)
+ANSWER_MS = (0, 20)
 SILENCE_MS = 8_000
-ADVISORY = (messages.CheckpointCompleted, messages.CheckpointCommitted, messages.CheckpointAborted)
+
+
+class Watch(Protocol):
+    """Auditors see what a coordinator wants before it happens, and what it has become."""
+
+    def effect(self, driver: SimulatedDriver, effect: fx.Effect) -> None: ...
+
+    def deleting(self, driver: SimulatedDriver) -> None: ...
+
+    def stepped(self, driver: SimulatedDriver, state: State) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What a person starts: a query, at a place, with a configuration."""
+
+    name: str
+    location: Location
+    graph: JobGraph
+    plan: CheckpointPlan
+    open_target: Callable[[str], BlobStore]
+    """Where savepoints go."""
 
 
 class SimulatedDriver:
     """One driver process. After ``crash`` it does nothing more, but what it had asked for may still happen."""
 
     def __init__(
-        self,
-        setting: Setting,
-        name: str,
-        graph: JobGraph,
-        plan: CheckpointPlan,
-        on_finish: Callable[[SimulatedDriver, fx.Outcome], None],
+        self, setting: Setting, start: Start, watch: Watch, on_finish: Callable[[SimulatedDriver, fx.Outcome], None]
     ) -> None:
         self._setting = setting
         self._agenda = setting.agenda
-        self._graph = graph
-        self._plan = plan
+        self.start = start
+        self._watch = watch
         self._on_finish = on_finish
         self._state: State = New()
         self._frozen_until_ms = 0
-        self._ready: set[SlotIndex] = set()
-        self._enumerators: dict[OperatorId, ScriptedEnumerator] = {}
-        self._restored: Manifest | None = None
-        self.name = name
+        self._gang: SimulatedGang | None = None
+        self.clock = setting.clock()
+        self.name = start.name
         self.alive = True
-        self.attempt = Attempt(0)
-        self.slots: list[SimulatedSlot] = []
-        newest = max((key.split("/")[1] for key in setting.store.objects if key.endswith("/claim")), default="0")
-        self.post(ev.Started(self._agenda.now_ms, process=name, newest_claim=Attempt(int(newest))))
+        self.answers: dict[str, fx.RequestDone | fx.RequestFailed] = {}
+        keys = start.location.store.objects
+        newest = max((key.split("/")[1] for key in keys if key.endswith("/claim")), default="0")
+        self.post(ev.Started(self.clock.now_ms(), process=self.name, newest_claim=Attempt(int(newest))))
         self._tick()
 
     # --- life -------------------------------------------------------------------------------------------------
+
+    @property
+    def slots(self) -> list[SimulatedSlot]:
+        return self._gang.slots if self._gang is not None else []
+
+    @property
+    def gang(self) -> SimulatedGang | None:
+        return self._gang
 
     def crash(self) -> None:
         self._agenda.note(self.name, "dies")
@@ -74,7 +101,7 @@ class SimulatedDriver:
 
     def _tick(self) -> None:
         if self.alive:
-            self.post(ev.ClockTicked(self._agenda.now_ms))
+            self.post(ev.ClockTicked(self.clock.now_ms()))
             self._agenda.soon(*TICK_MS, self._tick)
 
     def post(self, event: ev.Event) -> None:
@@ -84,19 +111,23 @@ class SimulatedDriver:
         if self.frozen:
             self._agenda.after(self._frozen_until_ms - self._agenda.now_ms + 1, lambda: self.post(event))
             return
-        self._state, effects = step(self._plan, self._state, event)
-        if not isinstance(event, ev.ClockTicked) or effects:
-            self._agenda.note(self.name, _short(event))
+        self._state, effects = step(self.start.plan, self._state, event)
+        if effects or not isinstance(event, ev.ClockTicked):
+            self._agenda.note(self.name, tell(event))
+            self._watch.stepped(self, self._state)
         for effect in effects:
-            self._agenda.note(self.name, f"  → {_short(effect)}")
+            self._agenda.note(self.name, f"  → {tell(effect)}")
+            self._watch.effect(self, effect)
             self._perform(effect)
 
-    def request_checkpoint(self, token: str) -> None:
-        self.post(ev.CheckpointRequested(self._agenda.now_ms, token))
+    def say(self, make: Callable[[int], ev.Event]) -> None:
+        """Post an event with this process's own time on it."""
+        self.post(make(self.clock.now_ms()))
 
     # --- effects ------------------------------------------------------------------------------------------------
 
     def _perform(self, effect: fx.Effect) -> None:
+        store = self.start.location.store
         match effect:
             case (
                 fx.WriteClaim()
@@ -107,24 +138,29 @@ class SimulatedDriver:
                 | fx.MarkCommitted()
                 | fx.Delete()
             ):
-                self._agenda.soon(*STORAGE_MS, lambda: self._store(effect))
+                self._agenda.after(store.latency_ms(), lambda: self._store(effect))
+            case fx.ExportSavepoint():
+                self._agenda.after(store.latency_ms(), lambda: self._export(effect))
             case fx.CommitSinks():
-                self._agenda.soon(*STORAGE_MS, lambda: self._commit(effect))
+                self._agenda.after(self._setting.outside.latency_ms(), lambda: self._commit(effect))
             case fx.SweepSinks():
-                self._agenda.soon(*STORAGE_MS, lambda: self._sweep(effect))
+                self._agenda.after(self._setting.outside.latency_ms(), lambda: self._sweep(effect))
             case fx.Deploy(attempt, manifest):
                 self._setting.tally.path("deployed from nothing" if manifest is None else "deployed from a checkpoint")
                 self._agenda.soon(50, 400, lambda: self._deploy(attempt, manifest))
             case fx.SendToSlots(message, slots):
-                for slot in self.slots:
-                    if slots is None or slot.index in slots:
-                        self._send(slot, message)
+                if self._gang is not None:
+                    self._gang.send(message, slots)
             case fx.EndAttempt(attempt, clean, reason):
                 self._end(attempt, clean, reason)
             case fx.ForgetSplits(attempt, operator, below):
-                self._agenda.soon(0, 500, lambda: self._forget(attempt, operator, below))
-            case fx.AnswerRequest(_, outcome):
+                if self._gang is not None and self._gang.attempt == attempt:
+                    self._agenda.soon(0, 500, lambda gang=self._gang: gang.forget(operator, below))
+            case fx.AnswerRequest(token, outcome):
                 self._setting.tally.path(f"request answered: {type(outcome).__name__}")
+                self.answers[token] = outcome
+            case fx.ReportCheckpoint():
+                pass
             case fx.Finish(outcome):
                 self._agenda.note(self.name, f"finishes: {type(outcome).__name__}")
                 self.alive = False
@@ -135,163 +171,87 @@ class SimulatedDriver:
         """What a dead process had asked for happens or not; nobody can tell."""
         return self.alive or self._agenda.chance(0.5)
 
-    def _after_thaw(self, do: Callable[[], None]) -> bool:
+    def after_thaw(self, do: Callable[[], None]) -> bool:
         """A frozen process does not act: it will, late, when it goes on."""
         if self.alive and self.frozen:
             self._agenda.after(self._frozen_until_ms - self._agenda.now_ms + 1, do)
             return True
         return False
 
+    def _answer(self, event: ev.Event) -> None:
+        self._agenda.soon(*ANSWER_MS, lambda: self.post(event))
+
     def _store(self, effect: StorageEffect) -> None:
-        if self._after_thaw(lambda: self._store(effect)) or not self._still_happens():
+        if self.after_thaw(lambda: self._store(effect)) or not self._still_happens():
             return
-        event = perform(self._plan, effect, self._setting.store, lambda: self._agenda.now_ms)
-        self._agenda.soon(0, 20, lambda: self.post(event))
+        if isinstance(effect, fx.Delete):
+            effect = self._cut_short(effect)
+            self._watch.deleting(self)
+        self._answer(perform(self.start.plan, effect, self.start.location.store, self._stopwatch(effect)))
+
+    def _cut_short(self, effect: fx.Delete) -> fx.Delete:
+        """A process that died while it cleaned up deleted some of it."""
+        if self.alive or not effect.keys or not self._agenda.chance(self._setting.faults.delete_partly):
+            return effect
+        self._setting.tally.fault("delete_partly")
+        return fx.Delete(effect.attempt, effect.keys[: len(effect.keys) // 2], effect.timeout_ms)
+
+    def _stopwatch(self, effect: StorageEffect) -> Callable[[], int]:
+        """The process's clock while it works; a slow store lets a round of cleanup run out of time."""
+        if not isinstance(effect, fx.Delete) or not self._agenda.chance(self._setting.faults.storage_slow):
+            return self.clock.now_ms
+        spent_ms = 0
+
+        def now_ms() -> int:
+            nonlocal spent_ms
+            spent_ms += self._agenda.random.randint(0, effect.timeout_ms // 3)
+            return self.clock.now_ms() + spent_ms
+
+        return now_ms
+
+    def _export(self, effect: fx.ExportSavepoint) -> None:
+        if self.after_thaw(lambda: self._export(effect)) or not self._still_happens():
+            return
+        self._answer(perform_export(effect, self.start.location.store, self.start.open_target, self.clock.now_ms))
 
     def _commit(self, effect: fx.CommitSinks) -> None:
-        if self._after_thaw(lambda: self._commit(effect)) or not self._still_happens():
+        if self.after_thaw(lambda: self._commit(effect)) or not self._still_happens():
             return
-        answer: ev.Event
+        now_ms = self.clock.now_ms()
         try:
             for _, committables in effect.committables:
                 self._setting.outside.commit(committables)
-            answer = ev.SinksCommitted(self._agenda.now_ms, effect.attempt, effect.checkpoint)
         except TidegateError as error:
-            answer = ev.SinksFailed(self._agenda.now_ms, effect.attempt, effect.checkpoint, failure_of(error))
-        self._agenda.soon(0, 20, lambda: self.post(answer))
+            self._answer(ev.SinksFailed(now_ms, effect.attempt, effect.checkpoint, failure_of(error)))
+        else:
+            self._answer(ev.SinksCommitted(now_ms, effect.attempt, effect.checkpoint))
 
     def _sweep(self, effect: fx.SweepSinks) -> None:
-        if self._after_thaw(lambda: self._sweep(effect)) or not self._still_happens():
+        if self.after_thaw(lambda: self._sweep(effect)) or not self._still_happens():
             return
         keep = dict(effect.keep)
-        for sink in self._plan.sinks:
-            self._setting.outside.sweep(sink, effect.older_than, keep.get(sink, ()))
-        self._agenda.soon(0, 20, lambda: self.post(ev.SinksSwept(self._agenda.now_ms, effect.attempt)))
+        for sink in self.start.plan.sinks:
+            self._setting.outside.sweep(self.start.location.pipeline, sink, effect.older_than, keep.get(sink, ()))
+        self._answer(ev.SinksSwept(self.clock.now_ms(), effect.attempt))
 
     # --- slots --------------------------------------------------------------------------------------------------
 
     def _deploy(self, attempt: Attempt, manifest: Manifest | None) -> None:
-        if not self.alive or self._after_thaw(lambda: self._deploy(attempt, manifest)):
+        if not self.alive or self.after_thaw(lambda: self._deploy(attempt, manifest)):
             return
-        self.attempt = attempt
-        self._ready = set()
-        slots: list[SimulatedSlot] = []
-        for index in range(self._graph.parallelism):
-            slots.append(
-                SimulatedSlot(
-                    self._setting,
-                    self._graph,
-                    attempt,
-                    SlotIndex(index),
-                    slots,
-                    lambda message: self._hear(message),
-                    lambda index, error, a=attempt: self._slot_failed(a, index, error),
-                )
-            )
-        self.slots = slots
-        self._discover(attempt, manifest)
-        restored = manifest.operators if manifest else ()
-        start = messages.StartSubtasks(
-            attempt=attempt,
-            addresses=("",) * len(slots),
-            restored=restored,
-            checkpoint=manifest.checkpoint if manifest else None,
-        )
-        for slot in slots:
-            self._agenda.soon(50, 300, lambda one=slot: one.tell(start))
+        self._gang = SimulatedGang(self._setting, self, attempt, manifest)
 
-    def _discover(self, attempt: Attempt, manifest: Manifest | None) -> None:
-        states = {source.operator: source for source in manifest.sources} if manifest else {}
-        for scan in self._graph.scans():
-            enumerator = self._enumerators[scan.id] = ScriptedEnumerator(script_of(scan))
-            old = states.get(scan.id)
-            known = enumerator.restore(old.enumerator, tuple(p.split for p in old.open)) if old else ()
-            splits = (*known, *enumerator.discover(self._agenda.now_ms))
-            self.post(
-                ev.SplitsDiscovered(
-                    self._agenda.now_ms, attempt, scan.id, splits, enumerator.snapshot(), bounded=enumerator.bounded
-                )
-            )
-
-    def _forget(self, attempt: Attempt, operator: OperatorId, below: int) -> None:
-        """The enumerator's memory shrinks, and some moment later the coordinator holds its shorter snapshot."""
-        if (
-            not self.alive
-            or attempt != self.attempt
-            or self._after_thaw(lambda: self._forget(attempt, operator, below))
-        ):
-            return
-        self._setting.tally.path("splits forgotten")
-        enumerator = self._enumerators[operator]
-        enumerator.forget(below)
-        self.post(
-            ev.SplitsDiscovered(
-                self._agenda.now_ms, attempt, operator, (), enumerator.snapshot(), bounded=enumerator.bounded
-            )
-        )
-
-    def _hear(self, message: messages.DriverMessage) -> None:
-        """From a slot, over a network that delays and repeats."""
-        self._deliver(lambda: self._heard(message))
-
-    def _heard(self, message: messages.DriverMessage) -> None:
-        match message:
-            case messages.SlotReady(attempt=attempt, slot=slot) if attempt == self.attempt:
-                self._ready.add(slot)
-                if len(self._ready) == self._graph.parallelism:
-                    self.post(ev.SlotsReady(self._agenda.now_ms, attempt))
-            case (
-                messages.SubtaskAcked()
-                | messages.SubtaskDeclined()
-                | messages.SplitsWanted()
-                | messages.SourceExhausted()
-            ):
-                self.post(ev.SlotSaid(self._agenda.now_ms, message))
-            case _:
-                return
-
-    def _send(self, slot: SimulatedSlot, message: messages.SlotMessage) -> None:
-        if isinstance(message, ADVISORY) and self._agenda.chance(self._setting.faults.notice_lost):
-            self._setting.tally.fault("notice_lost")
-            return
-        self._deliver(lambda: slot.tell(message))
-
-    def _deliver(self, arrive: Callable[[], None]) -> None:
-        faults, tally = self._setting.faults, self._setting.tally
-        if self._agenda.chance(faults.message_repeated):
-            tally.fault("message_repeated")
-            self._agenda.soon(0, 3_000, arrive)
-        if self._agenda.chance(faults.message_delayed):
-            tally.fault("message_delayed")
-            self._agenda.soon(20, 1_500, arrive)
-        else:
-            self._agenda.soon(*CONTROL_MS, arrive)
+    def _end(self, attempt: Attempt, clean: bool, reason: str) -> None:
+        gang, self._gang = self._gang, None
+        if gang is not None:
+            gang.end(clean=clean, reason=reason)
+        self._agenda.soon(50, 900, lambda: self.say(lambda now_ms: ev.SlotsFree(now_ms, attempt)))
 
     def slot_died(self, slot: SimulatedSlot) -> None:
         """Spark notices a dead worker after a while."""
-        attempt = self.attempt
-        self._agenda.soon(100, 1_100, lambda: self._slot_failed(attempt, slot.index, None))
+        if self._gang is not None:
+            self._agenda.soon(100, 1_100, lambda gang=self._gang: gang.failed(slot.index, None))
 
     def slot_silent(self, slot: SimulatedSlot, duration_ms: int) -> None:
-        if duration_ms > SILENCE_MS:
-            attempt = self.attempt
-            self._agenda.after(SILENCE_MS, lambda: self._slot_failed(attempt, slot.index, None))
-
-    def _slot_failed(self, attempt: Attempt, index: SlotIndex, error: TidegateError | None) -> None:
-        failure = failure_of(error) if error else ev.Failure("SLOT_LOST", f"slot {index} is gone")
-        if error is not None:
-            failure = ev.Failure(failure.code, failure.message, failure.hint)
-        self.post(ev.AttemptFailed(self._agenda.now_ms, attempt, failure))
-
-    def _end(self, attempt: Attempt, clean: bool, reason: str) -> None:
-        slots, self.slots = self.slots, []
-        for slot in slots:
-            self._send(slot, messages.EndAttempt(attempt=attempt, clean=clean, reason=reason))
-            # A slot that cannot hear goes on as a zombie until Spark has killed it.
-            self._agenda.soon(300, 12_000, lambda one=slot: one.kill("its job was cancelled"))
-        self._agenda.soon(50, 900, lambda: self.post(ev.SlotsFree(self._agenda.now_ms, attempt)))
-
-
-def _short(value: object) -> str:
-    text = repr(value).replace("tidegate.", "")
-    return text if len(text) <= 160 else text[:157] + "..."
+        if duration_ms > SILENCE_MS and self._gang is not None:
+            self._agenda.after(SILENCE_MS, lambda gang=self._gang: gang.failed(slot.index, None))

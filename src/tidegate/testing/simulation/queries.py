@@ -1,35 +1,37 @@
-"""The queries the simulator runs, each with the answer a run without failures gives."""
+"""Random queries over all operators that run without Spark, each with the answer a run without failures gives."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypeAlias
 
-import msgspec
 import polars as pl
 
 from tidegate.model.ids import OperatorId
-from tidegate.model.types import BOOLEAN, LONG, TIMESTAMP_NTZ, Field, Schema
-from tidegate.plan.expressions import Call, Column, Literal, Named
+from tidegate.model.types import LONG, TIMESTAMP_NTZ, Field
+from tidegate.plan.expressions import Call, Column, Expression
+from tidegate.plan.graph import JobGraph, Partitioning
 from tidegate.plan.relational import (
     Aggregate,
     AggregateCall,
-    AssignWatermark,
     EventTimeKey,
-    Filter,
+    Expand,
     OutputMode,
     Plan,
-    Project,
-    Scan,
     Sink,
-    Union,
 )
-from tidegate.testing.simulation.sources import JITTER_US, Script, all_rows
+from tidegate.plan.stages import build_graph
+from tidegate.testing.simulation.positions import ALL
+from tidegate.testing.simulation.relations import STEPS, Names, Relation, long, micros, moment, project, scan, united
+from tidegate.testing.simulation.sources import Script
 
 WINDOW_US = 10_000_000
-
-Answer = Callable[[tuple[Script, ...]], pl.DataFrame]
+MAX_PARALLELISM = 16
+Read: TypeAlias = dict[str, dict[int, int]]
+"""Source → split → rows read."""
+FUNCTIONS = ("count", "sum", "min", "max")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,173 +40,256 @@ class SimulatedQuery:
 
     name: str
     plan: Sink
-    scripts: tuple[Script, ...]
     answer: pl.DataFrame
     keys: tuple[str, ...] = ()
+    counts: bool = False
+    """Column ``n`` says how many rows went into a row of the answer; ``groups`` tells which."""
+    groups: tuple[str, ...] = ()
+    windowed: bool = False
+    rebalanced: bool = False
+    """Rows change slots at a union although nothing asks for it."""
+    scripts: tuple[Script, ...] = ()
+    recipe: Callable[[Read | None], SimulatedQuery] | None = None
+
+    def answer_of(self, read: Read) -> pl.DataFrame:
+        """The answer when no more than this was read."""
+        return self.recipe(read).answer if self.recipe is not None else self.answer
+
+    def all_read(self, read: Read) -> bool:
+        return all(
+            read.get(f"source-{number}", {}).get(split) in (ALL, script.rows_per_split)
+            for number, script in enumerate(self.scripts)
+            for split in range(script.splits)
+        )
+
+    def graph(self, parallelism: int) -> JobGraph:
+        graph = build_graph(self.plan, parallelism=parallelism, max_parallelism=MAX_PARALLELISM)
+        if not self.rebalanced:
+            return graph
+        dealt = tuple(
+            replace(edge, partitioning=Partitioning.REBALANCE) if edge.partitioning is Partitioning.FORWARD else edge
+            for edge in graph.edges
+        )
+        return replace(graph, edges=dealt)
 
 
-def random_query(chance: random.Random) -> SimulatedQuery:
-    scripts = tuple(_random_script(chance) for _ in range(2))
-    return chance.choice((stateless, windows, running_totals, union_of_windows))(scripts)
+def random_query(seed: int, *, arrivals: bool = False, pauses: bool = False) -> SimulatedQuery:
+    """``arrivals``: splits are discovered over time; ``pauses``: sources fall silent and come back."""
+
+    def make(read: Read | None) -> SimulatedQuery:
+        chance, names = random.Random(seed), Names()
+        two = chance.random() < 0.3
+        scripts = [_random_script(chance, arrivals, pauses, scarce=two) for _ in range(1 + two)]
+        first, *others = [
+            _steps(names, chance, scan(names, number, script, _limits(number, read)))
+            for number, script in enumerate(scripts)
+        ]
+        for other in others:
+            first = _steps(names, chance, united(names, first, other), most=1)
+        endings = (_rows, _windows, _windows, _sliding_windows, _nested_windows, _running, _running, _overall)
+        query = chance.choice(endings)(first, chance)
+        rebalanced = two and chance.random() < 0.5
+        return replace(query, rebalanced=rebalanced, scripts=tuple(scripts), recipe=make)
+
+    return make(None)
 
 
-def stateless(scripts: tuple[Script, ...]) -> SimulatedQuery:
-    """Filter and projection: every row that passes appears once."""
-    scan = _scan(0, scripts[0])
-    even = Call("equalto", (Call("remainder", (_column("value", 0), _long(2)), LONG), _long(0)), BOOLEAN)
-    kept = Filter(condition=even, schema=scan.schema, inputs=(scan,))
-    columns = (Named("id", _column("id", 0)), Named("double", Call("add", (_column("value", 0),) * 2, LONG)))
-    schema = (Field("id", LONG), Field("double", LONG))
-    plan = Project(columns=columns, schema=schema, inputs=(kept,))
-    rows = all_rows(scripts[0]).filter(pl.col("value") % 2 == 0)
-    return SimulatedQuery("stateless", _sink(plan), scripts[:1], rows.select("id", double=pl.col("value") * 2))
+def _limits(number: int, read: Read | None) -> dict[int, int] | None:
+    return None if read is None else read.get(f"source-{number}", {})
 
 
-def windows(scripts: tuple[Script, ...]) -> SimulatedQuery:
-    """Tumbling windows in append mode, closed by watermarks and by the drain at the end."""
-    plan = _windowed(_watermarked(_scan(0, scripts[0]), 0), 0)
-    return SimulatedQuery("windows", _sink(plan), scripts[:1], _window_answer(all_rows(scripts[0])))
+def _steps(names: Names, chance: random.Random, relation: Relation, most: int = 2) -> Relation:
+    for _ in range(chance.randint(0, most)):
+        relation = chance.choice(STEPS)(names, relation, chance.randint(2, 7))
+    return relation
 
 
-def union_of_windows(scripts: tuple[Script, ...]) -> SimulatedQuery:
-    """Two sources with watermarks of their own: the slower one decides."""
-    left = _watermarked(_scan(0, scripts[0]), 0)
-    right = _watermarked(_scan(1, scripts[1]), 1)
-    schema = tuple(
-        Field(name, field.type) for name, field in zip(("id", "key", "value", "ts"), left.schema, strict=True)
-    )
-    both = Union(schema=tuple(Field(f"{f.name}#0", f.type) for f in schema), inputs=(left, right))
-    rows = pl.concat([all_rows(scripts[0]), all_rows(scripts[1])])
-    return SimulatedQuery("union of windows", _sink(_windowed(both, 0)), scripts, _window_answer(rows))
-
-
-def running_totals(scripts: tuple[Script, ...]) -> SimulatedQuery:
-    """A keyed aggregate in update mode: the last row of each key is its total."""
-    scan = _scan(0, scripts[0])
-    plan = _aggregate(scan, keys=("key#0",), mode=OutputMode.UPDATE, event_time=None, value="value#0")
-    answer = all_rows(scripts[0]).group_by("key").agg(n=pl.len().cast(pl.Int64), total=pl.col("value").sum())
-    return SimulatedQuery("running totals", _sink(plan, OutputMode.UPDATE), scripts[:1], answer, keys=("key",))
-
-
-def _random_script(chance: random.Random) -> Script:
+def _random_script(chance: random.Random, arrivals: bool, pauses: bool, *, scarce: bool) -> Script:
+    splits = chance.randint(1, 2 if scarce else 4)
     return Script(
-        splits=chance.randint(1, 4),
-        rows_per_split=chance.randint(40, 200),
+        splits=splits,
+        rows_per_split=chance.randint(15, 100),
         keys=chance.choice((1, 3, 20)),
-        rows_per_second=chance.choice((8, 15, 40)),
+        rows_per_second=chance.choice((5, 10, 20)),
         seed=chance.randint(0, 1_000_000),
+        arrivals_ms=tuple(sorted(chance.randint(0, 20_000) for _ in range(splits))) if arrivals else (),
+        pause_row=chance.randint(5, 20) if pauses else 0,
+        pause_ms=chance.randint(2_000, 12_000) if pauses else 0,
     )
 
 
-def _scan(number: int, script: Script) -> Scan:
-    schema: Schema = tuple(Field(f"{name}#{number}", LONG) for name in ("id", "key", "value", "ts"))
-    return Scan(
-        id=OperatorId(f"source-{number}"),
-        format="scripted",
-        options={"script": msgspec.json.encode(script).decode()},
-        schema=schema,
-        columns=("id", "key", "value", "ts"),
-        source_schema=tuple(Field(name, LONG) for name in ("id", "key", "value", "ts")),
+# --- ends of a query -------------------------------------------------------------------------------------------------
+
+
+def _rows(of: Relation, chance: random.Random) -> SimulatedQuery:
+    """No state but the positions: every row appears once."""
+    del chance
+    last = project(
+        of.plan,
+        {
+            "id": (of.column("id"), LONG),
+            "key": (of.column("key"), LONG),
+            "value": (of.column("value"), LONG),
+            "at": (micros(of.column("ts")), LONG),
+        },
     )
+    return SimulatedQuery("rows", _sink(last), of.rows.rename({"ts": "at"}))
 
 
-def _watermarked(scan: Scan, number: int) -> AssignWatermark:
-    """The scripted source has plain numbers: the time column is made here, then watched."""
-    columns = (
-        *(Named(f"{name}#{number}", _column(name, number)) for name in ("id", "key", "value")),
-        Named(f"time#{number}", _timestamp(_column("ts", number))),
+def _windows(of: Relation, chance: random.Random) -> SimulatedQuery:
+    """Tumbling windows in append mode, closed by watermarks and by the drain at the end."""
+    assigned = project(
+        of.plan,
+        {
+            "end#w": (_window_end(of, 0), TIMESTAMP_NTZ),
+            "key#w": (of.column("key"), LONG),
+            "value#w": (of.column("value"), LONG),
+        },
     )
-    schema = (
-        *(Field(f"{name}#{number}", LONG) for name in ("id", "key", "value")),
-        Field(f"time#{number}", TIMESTAMP_NTZ),
-    )
-    timed = Project(columns=columns, schema=schema, inputs=(scan,))
-    return AssignWatermark(
-        id=OperatorId(f"watermark-{number}"),
-        column=f"time#{number}",
-        delay_us=JITTER_US,
-        schema=schema,
-        inputs=(timed,),
-    )
+    return _closed("tumbling windows", assigned, of.rows.with_columns(end=_end_of_window(0)), chance)
 
 
-def _timestamp(micros: Column) -> Call:
-    return Call("precisetimestampconversion", (micros,), TIMESTAMP_NTZ)
-
-
-def _windowed(rows: Plan, number: int) -> Project:
-    """Window ends are grouped as plain timestamps: the key is the event-time column itself."""
-    value, key, time = (field.name for field in (rows.schema[2], rows.schema[1], rows.schema[3]))
-    micros = Call("precisetimestampconversion", (Column(time, TIMESTAMP_NTZ),), LONG)
-    start = Call("subtract", (micros, Call("pmod", (micros, _long(WINDOW_US)), LONG)), LONG)
-    end = Call("precisetimestampconversion", (Call("add", (start, _long(WINDOW_US)), LONG),), TIMESTAMP_NTZ)
-    columns = (
-        Named("end#w", end),
-        Named("key#w", Column(key, LONG)),
-        Named("value#w", Column(value, LONG)),
-    )
+def _sliding_windows(of: Relation, chance: random.Random) -> SimulatedQuery:
+    """Every row belongs to two windows that overlap by half."""
     schema = (Field("end#w", TIMESTAMP_NTZ), Field("key#w", LONG), Field("value#w", LONG))
-    assigned = Project(columns=columns, schema=schema, inputs=(rows,))
-    aggregate = _aggregate(
-        assigned,
-        keys=("end#w", "key#w"),
+    halves = (0, WINDOW_US // 2)
+    both = Expand(
+        projections=tuple((_window_end(of, shift), of.column("key"), of.column("value")) for shift in halves),
+        schema=schema,
+        inputs=(of.plan,),
+    )
+    rows = pl.concat([of.rows.with_columns(end=_end_of_window(shift)) for shift in halves])
+    return _closed("sliding windows", both, rows, chance)
+
+
+def _closed(name: str, assigned: Plan, rows: pl.DataFrame, chance: random.Random) -> SimulatedQuery:
+    functions = _random_functions(chance)
+    aggregate = _aggregate("aggregate-0", assigned, ("end#w", "key#w"), functions, "value#w", append=True)
+    answer = rows.group_by("end", "key").agg(*_answers(functions, pl.col("value")))
+    last = _public(aggregate, {"end": micros(Column("end#w", TIMESTAMP_NTZ)), "key": Column("key#w", LONG)}, functions)
+    return SimulatedQuery(name, _sink(last), answer, counts=True, groups=("end", "key"), windowed=True)
+
+
+def _nested_windows(of: Relation, chance: random.Random) -> SimulatedQuery:
+    """An aggregate of an aggregate: windows per key, then per window the sum over the keys."""
+    del chance
+    assigned = project(
+        of.plan,
+        {
+            "end#w": (_window_end(of, 0), TIMESTAMP_NTZ),
+            "key#w": (of.column("key"), LONG),
+            "value#w": (of.column("value"), LONG),
+        },
+    )
+    inner = _aggregate("aggregate-0", assigned, ("end#w", "key#w"), ("count", "sum"), "value#w", append=True)
+    again = project(inner, {"end#v": (Column("end#w", TIMESTAMP_NTZ), TIMESTAMP_NTZ), "n#v": (Column("n", LONG), LONG)})
+    calls = (AggregateCall("n", "sum", ("n#v",), LONG, input_types=(LONG,)), AggregateCall("keys", "count", (), LONG))
+    outer = Aggregate(
+        id=OperatorId("aggregate-1"),
+        keys=("end#v",),
+        calls=calls,
+        event_time=EventTimeKey("end#v", None),
         mode=OutputMode.APPEND,
-        event_time=EventTimeKey("end#w", None),
-        value="value#w",
+        schema=(Field("end#v", TIMESTAMP_NTZ), Field("n", LONG), Field("keys", LONG)),
+        input_schema=again.schema,
+        inputs=(again,),
     )
-    del number
-    back = Call("precisetimestampconversion", (Column("end#w", TIMESTAMP_NTZ),), LONG)
-    named = (
-        Named("end", back),
-        Named("key", Column("key#w", LONG)),
-        Named("n", Column("n", LONG)),
-        Named("total", Column("total", LONG)),
+    last = project(
+        outer,
+        {
+            "end": (micros(Column("end#v", TIMESTAMP_NTZ)), LONG),
+            "n": (Column("n", LONG), LONG),
+            "keys": (Column("keys", LONG), LONG),
+        },
     )
-    return Project(columns=named, schema=tuple(Field(one.name, LONG) for one in named), inputs=(aggregate,))
+    rows = of.rows.with_columns(end=_end_of_window(0))
+    answer = rows.group_by("end").agg(n=pl.len().cast(pl.Int64), keys=pl.col("key").n_unique().cast(pl.Int64))
+    return SimulatedQuery("nested windows", _sink(last), answer, counts=True, groups=("end",), windowed=True)
 
 
-def _window_answer(rows: pl.DataFrame) -> pl.DataFrame:
-    end = pl.col("ts") - pl.col("ts") % WINDOW_US + WINDOW_US
-    return rows.group_by(end.alias("end"), "key").agg(n=pl.len().cast(pl.Int64), total=pl.col("value").sum())
+def _running(of: Relation, chance: random.Random) -> SimulatedQuery:
+    """A keyed aggregate in update mode: the last row of each key is its total."""
+    functions = _random_functions(chance)
+    plain = project(of.plan, {"key#k": (of.column("key"), LONG), "value#k": (of.column("value"), LONG)})
+    aggregate = _aggregate("aggregate-0", plain, ("key#k",), functions, "value#k", append=False)
+    answer = of.rows.group_by("key").agg(*_answers(functions, pl.col("value")))
+    last = _public(aggregate, {"key": Column("key#k", LONG)}, functions)
+    sink = _sink(last, OutputMode.UPDATE)
+    return SimulatedQuery("running aggregate", sink, answer, keys=("key",), counts=True, groups=("key",))
+
+
+def _overall(of: Relation, chance: random.Random) -> SimulatedQuery:
+    """No key at all: one group, one subtask has all of it."""
+    functions = _random_functions(chance)
+    plain = project(of.plan, {"value#k": (of.column("value"), LONG)})
+    aggregate = _aggregate("aggregate-0", plain, (), functions, "value#k", append=False)
+    answer = of.rows.select(pl.lit(0, pl.Int64).alias("all"), *_answers(functions, pl.col("value")))
+    last = _public(aggregate, {"all": long(0)}, functions)
+    answer = answer.head(1 if of.rows.height else 0)
+    sink = _sink(last, OutputMode.UPDATE)
+    return SimulatedQuery("overall aggregate", sink, answer, keys=("all",), counts=True, groups=("all",))
+
+
+# --- aggregates ---------------------------------------------------------------------------------------------------------
+
+
+def _random_functions(chance: random.Random) -> tuple[str, ...]:
+    return ("count", *sorted(chance.sample(FUNCTIONS[1:], chance.randint(1, 3))))
 
 
 def _aggregate(
-    rows: Plan, *, keys: tuple[str, ...], mode: OutputMode, event_time: EventTimeKey | None, value: str
+    name: str, rows: Plan, keys: tuple[str, ...], functions: tuple[str, ...], value: str, *, append: bool
 ) -> Aggregate:
-    calls = (
-        AggregateCall("n", "count", (), LONG),
-        AggregateCall("total", "sum", (value,), LONG, input_types=(LONG,)),
+    calls = tuple(
+        AggregateCall("n", "count", (), LONG)
+        if function == "count"
+        else AggregateCall(function, function, (value,), LONG, input_types=(LONG,))
+        for function in functions
     )
     types = {field.name: field.type for field in rows.schema}
-    schema = (*(Field(key, types[key]) for key in keys), Field("n", LONG), Field("total", LONG))
     return Aggregate(
-        id=OperatorId("aggregate-0"),
+        id=OperatorId(name),
         keys=keys,
         calls=calls,
-        event_time=event_time,
-        mode=mode,
-        schema=schema,
+        event_time=EventTimeKey("end#w", None) if append else None,
+        mode=OutputMode.APPEND if append else OutputMode.UPDATE,
+        schema=(*(Field(key, types[key]) for key in keys), *(Field(call.name, LONG) for call in calls)),
         input_schema=rows.schema,
         inputs=(rows,),
     )
 
 
+def _answers(functions: tuple[str, ...], value: pl.Expr) -> list[pl.Expr]:
+    known = {"count": pl.len().cast(pl.Int64).alias("n"), "sum": value.sum().alias("sum")}
+    known |= {"min": value.min().alias("min"), "max": value.max().alias("max")}
+    return [known[function] for function in functions]
+
+
+def _public(below: Plan, keys: dict[str, Expression], functions: tuple[str, ...]) -> Plan:
+    results = ["n" if function == "count" else function for function in functions]
+    return project(
+        below, {name: (key, LONG) for name, key in keys.items()} | {n: (Column(n, LONG), LONG) for n in results}
+    )
+
+
+def _window_end(of: Relation, shift_us: int) -> Call:
+    at = Call("add", (micros(of.column("ts")), long(shift_us)), LONG)
+    start = Call("subtract", (at, Call("pmod", (at, long(WINDOW_US)), LONG)), LONG)
+    return moment(Call("add", (start, long(WINDOW_US - shift_us)), LONG))
+
+
+def _end_of_window(shift_us: int) -> pl.Expr:
+    at = pl.col("ts") + shift_us
+    return at - at % WINDOW_US + WINDOW_US - shift_us
+
+
 def _sink(rows: Plan, mode: OutputMode = OutputMode.APPEND) -> Sink:
-    public = tuple((field.name, field.name.split("#")[0]) for field in rows.schema)
     return Sink(
         id=OperatorId("sink-0"),
         format="simulated",
         options={},
-        columns=public,
-        schema=tuple(Field(name, field.type) for (_, name), field in zip(public, rows.schema, strict=True)),
+        columns=tuple((field.name, field.name) for field in rows.schema),
+        schema=rows.schema,
         mode=mode,
         inputs=(rows,),
     )
-
-
-def _column(name: str, number: int) -> Column:
-    return Column(f"{name}#{number}", LONG)
-
-
-def _long(value: int) -> Literal:
-    return Literal(value, LONG)

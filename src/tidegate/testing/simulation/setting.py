@@ -2,43 +2,81 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from tidegate.model.config import QueryConfig
 from tidegate.operators.ports import SinkConnector, SourceConnector
 from tidegate.plan.relational import Scan, Sink
 from tidegate.testing.simulation.agenda import Agenda
+from tidegate.testing.simulation.clocks import SKEW_MS_MAX, ProcessClock
 from tidegate.testing.simulation.faults import Faults, Tally
+from tidegate.testing.simulation.location import Location
+from tidegate.testing.simulation.network import Network
 from tidegate.testing.simulation.sinks import SimulatedOutside, SimulatedSinkConnector
 from tidegate.testing.simulation.sources import ScriptedSource
 from tidegate.testing.simulation.store import SimulatedStore
 
 
 class SimulatedConnectors:
-    def __init__(self, outside: SimulatedOutside) -> None:
+    def __init__(self, agenda: Agenda, outside: SimulatedOutside, pipeline: str, hurry: Callable[[], bool]) -> None:
+        self._agenda = agenda
         self._outside = outside
+        self._pipeline = pipeline
+        self._hurry = hurry
 
     def source(self, scan: Scan) -> SourceConnector:
-        return ScriptedSource(scan)
+        return ScriptedSource(scan, lambda: self._agenda.now_ms, self._hurry)
 
     def sink(self, sink: Sink) -> SinkConnector:
         del sink
-        return SimulatedSinkConnector(self._outside)
+        return SimulatedSinkConnector(self._outside, self._pipeline)
 
 
 @dataclass(slots=True)
 class Setting:
-    """The stage: clock, store, outside world, and what the auditors have found."""
+    """The stage: clock, network, outside world, and what the auditors have found."""
 
     agenda: Agenda
     faults: Faults
     tally: Tally
-    store: SimulatedStore
+    network: Network
     outside: SimulatedOutside
-    connectors: SimulatedConnectors
-    config: QueryConfig
+    hurry: bool = False
+    """All input is there at once: what was to be shown has been shown."""
     violations: list[str] = field(default_factory=list)
+    _stores: list[SimulatedStore] = field(default_factory=list)
+
+    def connectors(self, location: Location) -> SimulatedConnectors:
+        return SimulatedConnectors(self.agenda, self.outside, location.pipeline, lambda: self.hurry)
+
+    def store(self) -> SimulatedStore:
+        """An empty one, as unreliable as all others."""
+        store = SimulatedStore(self.agenda, self.faults, self.tally)
+        self._stores.append(store)
+        return store
 
     def violate(self, what: str) -> None:
         self.agenda.note("AUDITOR", what)
         self.violations.append(what)
+
+    def make_peace(self) -> None:
+        self.faults = self.network.faults = self.outside.faults = Faults()
+        for store in self._stores:
+            store.calm_down()
+
+    def clock(self) -> ProcessClock:
+        """For a process that starts now."""
+        if self.agenda.chance(self.faults.clock_skew):
+            self.tally.fault("clock_skew")
+            return ProcessClock(self.agenda, self.agenda.random.randint(1_000, SKEW_MS_MAX))
+        return ProcessClock(self.agenda)
+
+
+def setting_of(agenda: Agenda, faults: Faults, tally: Tally) -> Setting:
+    return Setting(
+        agenda,
+        faults,
+        tally,
+        Network(agenda, faults, tally),
+        SimulatedOutside(agenda, faults, tally),
+    )

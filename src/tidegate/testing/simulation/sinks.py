@@ -16,6 +16,7 @@ from tidegate.testing.simulation.faults import Faults, Tally
 class Transaction(msgspec.Struct, frozen=True, order=True, array_like=True):
     """Identity of a piece of output: no two attempts can form the same one."""
 
+    pipeline: str
     sink: str
     checkpoint: int
     attempt: int
@@ -39,11 +40,21 @@ class SimulatedOutside:
             self.violations.append(f"{transaction} was prepared twice")
         self.prepared[transaction] = rows
 
+    def latency_ms(self) -> int:
+        if self._agenda.chance(self.faults.commit_slow):
+            self._tally.fault("commit_slow")
+            return self._agenda.random.randint(1_000, 6_000)
+        return self._agenda.random.randint(1, 80)
+
     def commit(self, committables: tuple[Committable, ...]) -> None:
         """May fail before, in the middle or after. Safe to repeat."""
         if self._agenda.chance(self.faults.commit_fails):
             self._tally.fault("commit_fails")
             raise Unavailable("the sink did not commit")
+        if self._agenda.chance(self.faults.commit_lands_late):
+            self._tally.fault("commit_lands_late")
+            self._agenda.soon(500, 6_000, lambda: self._land(committables))
+            raise Unavailable("no answer from the sink yet")
         partly = len(committables) > 1 and self._agenda.chance(self.faults.commit_partly)
         for committable in committables[: len(committables) // 2] if partly else committables:
             self._commit_one(msgspec.msgpack.decode(committable.payload, type=Transaction))
@@ -54,6 +65,11 @@ class SimulatedOutside:
             self._tally.fault("commit_answer_lost")
             raise Unavailable("no answer from the sink")
 
+    def _land(self, committables: tuple[Committable, ...]) -> None:
+        self._agenda.note("outside", "a commit lands late")
+        for committable in committables:
+            self._commit_one(msgspec.msgpack.decode(committable.payload, type=Transaction))
+
     def _commit_one(self, transaction: Transaction) -> None:
         if transaction in self.visible:
             return
@@ -61,12 +77,17 @@ class SimulatedOutside:
             self.violations.append(f"{transaction} was committed after it had been aborted: its rows are lost")
             return
         self._agenda.note("outside", f"visible {transaction}")
-        self.visible[transaction] = self.prepared.pop(transaction)
+        rows = self.prepared.pop(transaction, None)
+        if rows is None:
+            self.violations.append(f"{transaction} was committed but never prepared")
+            return
+        self.visible[transaction] = rows
 
-    def sweep(self, sink: OperatorId, older_than: Attempt, keep: tuple[Committable, ...]) -> None:
+    def sweep(self, pipeline: str, sink: OperatorId, older_than: Attempt, keep: tuple[Committable, ...]) -> None:
         kept = {msgspec.msgpack.decode(committable.payload, type=Transaction) for committable in keep}
         for transaction in sorted(self.prepared):
-            if transaction.sink == sink and transaction.attempt < older_than and transaction not in kept:
+            mine = transaction.pipeline == pipeline and transaction.sink == sink
+            if mine and transaction.attempt < older_than and transaction not in kept:
                 self._agenda.note("outside", f"aborted {transaction}")
                 del self.prepared[transaction]
                 self.aborted.add(transaction)
@@ -75,17 +96,18 @@ class SimulatedOutside:
 class SimulatedSinkConnector:
     guarantee = "exactly_once"
 
-    def __init__(self, outside: SimulatedOutside) -> None:
+    def __init__(self, outside: SimulatedOutside, pipeline: str) -> None:
         self._outside = outside
+        self._pipeline = pipeline
 
     def writer(self, sink: Sink, attempt: Attempt, subtask: SlotIndex) -> SimulatedWriter:
-        return SimulatedWriter(self._outside, sink.id, attempt, subtask)
+        return SimulatedWriter(self._outside, (self._pipeline, sink.id, attempt, subtask))
 
 
 class SimulatedWriter:
-    def __init__(self, outside: SimulatedOutside, sink: OperatorId, attempt: Attempt, subtask: SlotIndex) -> None:
+    def __init__(self, outside: SimulatedOutside, identity: tuple[str, OperatorId, Attempt, SlotIndex]) -> None:
         self._outside = outside
-        self._identity = (sink, attempt, subtask)
+        self._identity = identity
         self._rows: list[pl.DataFrame] = []
 
     def write(self, rows: pl.DataFrame) -> None:
@@ -94,8 +116,8 @@ class SimulatedWriter:
     def prepare(self, checkpoint: CheckpointId) -> tuple[bytes, ...]:
         if not self._rows:
             return ()
-        sink, attempt, subtask = self._identity
-        transaction = Transaction(sink, checkpoint, attempt, subtask)
+        pipeline, sink, attempt, subtask = self._identity
+        transaction = Transaction(pipeline, sink, checkpoint, attempt, subtask)
         self._outside.prepare(transaction, pl.concat(self._rows))
         self._rows = []
         return (msgspec.msgpack.encode(transaction),)

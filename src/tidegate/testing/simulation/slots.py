@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import polars as pl
 
-from tidegate.checkpoint.layout import chunk_key, chunk_name
-from tidegate.model.errors import Bug, CorruptSnapshot, TidegateError
+from tidegate.checkpoint.layout import chunk_key, chunk_name, claim_key
+from tidegate.model.config import QueryConfig
+from tidegate.model.errors import Bug, CorruptSnapshot, SlotLost, TidegateError
 from tidegate.model.ids import Attempt, ChannelId, SlotIndex
-from tidegate.model.messages import DriverMessage, SlotMessage, StartSubtasks
+from tidegate.model.messages import DriverMessage, SlotMessage, SlotReady, StartSubtasks
 from tidegate.model.snapshot import ChunkHandle, OperatorSnapshot
 from tidegate.plan.graph import JobGraph
 from tidegate.runtime.effects import GrantCredit, Leave, Persist, Send, SlotEffect, Tell
 from tidegate.runtime.persisting import persist_states
 from tidegate.runtime.slot import SlotRuntime
 from tidegate.state.codec import decode_chunk
+from tidegate.testing.simulation.location import Location
+from tidegate.testing.simulation.relations import load
 from tidegate.testing.simulation.setting import Setting
 
 INLINE_BYTES_MAX = 900
 """Far below the real limit, so that small simulated states are stored as chunks now and inlined then."""
+
+NAP_MS = (15, 60)
+"""A loop that has nothing to do is called again after this long at least, as on a busy machine."""
 
 
 @dataclass(slots=True)
@@ -28,6 +34,8 @@ class _Wire:
     """The order of one channel: nothing on it arrives before what was sent earlier."""
 
     free_ms: int = 0
+    slow_until_ms: int = 0
+    broken: bool = False
 
 
 class SimulatedSlot:
@@ -36,6 +44,8 @@ class SimulatedSlot:
     def __init__(
         self,
         setting: Setting,
+        location: Location,
+        config: QueryConfig,
         graph: JobGraph,
         attempt: Attempt,
         index: SlotIndex,
@@ -45,6 +55,8 @@ class SimulatedSlot:
     ) -> None:
         self._setting = setting
         self._agenda = setting.agenda
+        self._location = location
+        self._config = config
         self._graph = graph
         self._attempt = attempt
         self._peers = peers
@@ -56,6 +68,7 @@ class SimulatedSlot:
         self._turn_due: int | None = None
         self._frozen_until_ms = 0
         self.index = index
+        self.clock = setting.clock()
         self.alive = True
         self.who = f"slot {attempt}.{index}"
 
@@ -82,33 +95,75 @@ class SimulatedSlot:
         match message:
             case StartSubtasks() if self._runtime is None:
                 self._guard(lambda: self._start(message))
+            case StartSubtasks():
+                self._report(SlotReady(attempt=self._attempt, slot=self.index))
             case _ if self._runtime is None:
                 return
             case _:
-                self._with_runtime(lambda runtime: runtime.control(message, self._agenda.now_ms))
+                self._with_runtime(lambda runtime: runtime.control(message, self.clock.now_ms()))
 
     def _start(self, message: StartSubtasks) -> None:
         self._runtime = SlotRuntime(
             self._graph,
             self.index,
             self._attempt,
-            self._setting.config,
-            self._setting.connectors,
+            self._config,
+            self._setting.connectors(self._location),
             message.restored,
             self._read_chunk,
-            now_ms=self._agenda.now_ms,
+            now_ms=self.clock.now_ms(),
+            load=self._load,
         )
         for early in self._early:
             early(self._runtime)
         self._early.clear()
         self._schedule_turn(0)
 
+    def _load(self, command: bytes) -> Callable[[Iterator[object]], Iterator[object]]:
+        function = load(command)
+
+        def flaky(batches: Iterator[object]) -> Iterator[object]:
+            if self._agenda.chance(self._setting.faults.user_function_raises):
+                self._setting.tally.fault("user_function_raises")
+                raise ConnectionError("the service that the function calls does not answer")
+            return function(batches)
+
+        return flaky
+
     def _read_chunk(self, handle: ChunkHandle) -> pl.DataFrame:
-        data = handle.data if handle.data is not None else self._setting.store.objects.get(chunk_key(handle.name))
+        data = handle.data if handle.data is not None else self._location.store.read(chunk_key(handle.name))
         if data is None:
-            self._setting.violate(f"{self.who} restores {handle.name}, which was deleted")
+            if claim_key(Attempt(self._attempt + 1)) not in self._location.store.objects:
+                # A fenced attempt may come too late; nobody else.
+                self._setting.violate(f"{self.who} restores {handle.name}, which was deleted")
             raise CorruptSnapshot(f"{handle.name} is missing")
         return decode_chunk(data, handle.name)
+
+    # --- trouble ----------------------------------------------------------------------------------------------
+
+    def slow_channel(self, duration_ms: int) -> bool:
+        """One channel from here needs long for a while. False: there is none."""
+        wire = self._random_wire()
+        if wire is not None:
+            wire.slow_until_ms = self._agenda.now_ms + duration_ms
+        return wire is not None
+
+    def break_channel(self) -> bool:
+        """A connection from here breaks. Both ends learn it at some moment, and the attempt ends."""
+        wire = self._random_wire()
+        if wire is None:
+            return False
+        wire.broken = True
+        self._agenda.note(self.who, "loses a connection")
+        self._agenda.soon(0, 2_000, lambda: self._guard(self._lose))
+        return True
+
+    def _random_wire(self) -> _Wire | None:
+        return self._agenda.random.choice(list(self._wires.values())) if self._wires else None
+
+    def _lose(self) -> None:
+        if self.alive:
+            raise SlotLost(f"{self.who} lost the connection to another slot")
 
     # --- work -------------------------------------------------------------------------------------------------
 
@@ -127,13 +182,14 @@ class SimulatedSlot:
             return
         self._turn_due = None
         runtime = self._runtime
-        self._guard(lambda: self._perform_all(runtime.turn(self._agenda.now_ms)))
+        self._guard(lambda: self._perform_all(runtime.turn(self.clock.now_ms())))
         if not self.alive:
             return
         if runtime.has_work:
             self._schedule_turn(self._agenda.random.randint(0, 3))
         elif (wakeup := runtime.next_wakeup_ms) is not None and wakeup != float("inf"):
-            self._schedule_turn(max(1, int(wakeup - self._agenda.now_ms)))
+            nap_ms = self._agenda.random.randint(*NAP_MS)
+            self._schedule_turn(max(nap_ms, int(wakeup - self.clock.now_ms())))
 
     def _perform_all(self, effects: tuple[SlotEffect, ...]) -> None:
         for effect in effects:
@@ -148,7 +204,8 @@ class SimulatedSlot:
                     grant = lambda runtime, c=channel, b=batches, s=size_bytes: runtime.credit(c, b, s)  # noqa: E731
                     self._agenda.soon(0, 20, lambda p=peer, g=grant: p.arrive(g))
                 case Persist():
-                    self._agenda.soon(1, 400, lambda one=effect: self._upload(one))
+                    delay_ms = self._location.store.latency_ms() + self._agenda.random.randint(0, 300)
+                    self._agenda.after(delay_ms, lambda one=effect, took=delay_ms: self._upload(one, took))
                 case Tell(message):
                     self._report(message)
                 case Leave(clean, reason):
@@ -158,7 +215,10 @@ class SimulatedSlot:
 
     def _ship(self, channel: ChannelId, delivery: Callable[[SlotRuntime], None], peer: SimulatedSlot) -> None:
         wire = self._wires.setdefault(channel, _Wire())
-        wire.free_ms = max(wire.free_ms, self._agenda.now_ms + self._agenda.random.randint(0, 30))
+        if wire.broken:
+            return
+        highest_ms = 1_500 if wire.slow_until_ms > self._agenda.now_ms else 30
+        wire.free_ms = max(wire.free_ms, self._agenda.now_ms + self._agenda.random.randint(0, highest_ms))
         self._agenda.after(wire.free_ms - self._agenda.now_ms, lambda: peer.arrive(delivery))
 
     def arrive(self, delivery: Callable[[SlotRuntime], None]) -> None:
@@ -179,14 +239,13 @@ class SimulatedSlot:
         if self.alive:
             self._schedule_turn(self._agenda.random.randint(0, 3))
 
-    def _upload(self, persist: Persist) -> None:
+    def _upload(self, persist: Persist, took_ms: int) -> None:
         """Not stopped by a freeze of the loop: it has a thread of its own, and may land after the attempt is over."""
-        if not self.alive:
+        if not self.alive and not self._agenda.chance(0.3):
             return
-        started_ms = self._agenda.now_ms
 
         def put(name: str, data: bytes) -> None:
-            self._setting.store.create(chunk_key(name), data)
+            self._location.store.create(chunk_key(name), data)
 
         try:
             done = persist_states(
@@ -197,13 +256,14 @@ class SimulatedSlot:
             )
         except TidegateError as error:
             reason = str(error)
-            self._with_runtime(lambda runtime: runtime.persist_failed(persist.checkpoint, persist.subtask, reason))
+            if self.alive:
+                self._with_runtime(lambda runtime: runtime.persist_failed(persist.checkpoint, persist.subtask, reason))
+            return
+        if not self.alive:
             return
         snapshots: tuple[OperatorSnapshot, ...] = done.snapshots
         self._with_runtime(
-            lambda runtime: runtime.stored(
-                persist.checkpoint, persist.subtask, snapshots, async_ms=float(self._agenda.now_ms - started_ms)
-            )
+            lambda runtime: runtime.stored(persist.checkpoint, persist.subtask, snapshots, async_ms=float(took_ms))
         )
 
     def _guard(self, do: Callable[[], None]) -> None:

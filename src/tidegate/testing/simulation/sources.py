@@ -1,6 +1,9 @@
-"""A scripted source: splits of rows made from numbers alone, handed out as time passes."""
+"""A scripted source: splits of rows made from numbers alone, found and handed out as time passes."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
 
 import msgspec
 import numpy as np
@@ -8,13 +11,19 @@ import polars as pl
 
 from tidegate.model.snapshot import Split
 from tidegate.plan.relational import Scan
+from tidegate.testing.simulation.positions import ALL
 
 JITTER_US = 3_000_000
 """Event times run ahead of the row's place by less than this: a watermark delay as large loses no row."""
 
+WAVE_US = 60_000_000
+"""Splits found later hold later event times: nothing in them is late, whatever was read before."""
 
-BURST_MS = 250
+BURST_MS = 600
 """Rows become available this often: fewer, larger batches keep a simulated minute short."""
+
+Clock = Callable[[], int]
+"""The time of the world outside: that of no process."""
 
 
 class Script(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,28 +34,39 @@ class Script(msgspec.Struct, frozen=True, kw_only=True):
     keys: int
     rows_per_second: int
     seed: int
+    arrivals_ms: tuple[int, ...] = ()
+    """When each split can be discovered; empty: all of them at once."""
+    pause_row: int = 0
+    pause_ms: int = 0
+    """Every split falls silent for this long before this row."""
 
 
 def script_of(scan: Scan) -> Script:
     return msgspec.json.decode(scan.options["script"], type=Script)
 
 
-def rows_of(script: Script, split: int, start: int, stop: int) -> pl.DataFrame:
-    """Rows ``start … stop`` of a split: id, key, value, ts (µs). A pure function, so every replay reads the same rows."""
-    index = np.arange(start, stop, dtype=np.int64)
+@lru_cache(maxsize=64)
+def split_rows(script: Script, split: int) -> pl.DataFrame:
+    """All rows of a split: id, key, value, ts (µs). A pure function, so every replay reads the same rows."""
+    index = np.arange(script.rows_per_split, dtype=np.int64)
     noise = _mix(index + np.int64(split * 1_000_003 + script.seed * 7_919))
+    wave = split if script.arrivals_ms else 0
     return pl.DataFrame(
         {
             "id": split * 1_000_000 + index,
             "key": (noise % np.uint64(script.keys)).astype(np.int64),
             "value": ((noise >> np.uint64(20)) % np.uint64(1000)).astype(np.int64),
-            "ts": index * 200_000 + ((noise >> np.uint64(40)) % np.uint64(JITTER_US)).astype(np.int64),
+            "ts": wave * WAVE_US + index * 200_000 + ((noise >> np.uint64(40)) % np.uint64(JITTER_US)).astype(np.int64),
         }
     )
 
 
-def all_rows(script: Script) -> pl.DataFrame:
-    return pl.concat([rows_of(script, split, 0, script.rows_per_split) for split in range(script.splits)])
+def all_rows(script: Script, read: dict[int, int] | None = None) -> pl.DataFrame:
+    """``read``: how many rows of each split, if not all of them."""
+    whole = [split_rows(script, split) for split in range(script.splits)]
+    if read is None:
+        return pl.concat(whole)
+    return pl.concat([rows if read.get(n, 0) == ALL else rows.head(read.get(n, 0)) for n, rows in enumerate(whole)])
 
 
 def _mix(values: np.ndarray) -> np.ndarray:
@@ -64,7 +84,7 @@ class KnownSplits(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ScriptedEnumerator:
-    """Bounded: all splits are known after the first discovery."""
+    """Finds splits as they arrive. Bounded once the last one is known: then, and only then, the source can end."""
 
     def __init__(self, script: Script) -> None:
         self._script = script
@@ -72,9 +92,10 @@ class ScriptedEnumerator:
         self._stop = 0
 
     def discover(self, now_ms: int) -> tuple[Split, ...]:
-        del now_ms
-        fresh = range(self._stop, self._script.splits)
-        self._stop = self._script.splits
+        arrivals = self._script.arrivals_ms
+        here = sum(at <= now_ms for at in arrivals) if arrivals else self._script.splits
+        fresh = range(self._stop, max(here, self._stop))
+        self._stop = fresh.stop
         return tuple(Split(number=number, payload=b"") for number in fresh)
 
     def forget(self, below: int) -> None:
@@ -91,32 +112,49 @@ class ScriptedEnumerator:
 
     @property
     def bounded(self) -> bool:
-        return True
+        return self._stop >= self._script.splits
 
 
 class ScriptedReader:
-    """Rows become available with time, counted from the moment the split was opened here."""
+    """Rows become available with time, counted from the moment the split was opened here. ``hurry``: all at once."""
 
-    def __init__(self, scan: Scan, split: Split, position: bytes | None) -> None:
-        self._script = script_of(scan)
-        self._names = [field.name for field in scan.schema]
-        self._columns = list(scan.columns)
+    def __init__(
+        self, scan: Scan, split: Split, position: bytes | None, clock: Clock, hurry: Callable[[], bool]
+    ) -> None:
+        self._script = script = script_of(scan)
+        rows = split_rows(script, split.number)
+        self._rows = rows.select(scan.columns).rename(
+            dict(zip(scan.columns, (field.name for field in scan.schema), strict=True))
+        )
         self._split = split.number
-        self._next = msgspec.msgpack.decode(position, type=int) if position else 0
-        self._opened: tuple[int, int] | None = None
+        self._first = self._next = msgspec.msgpack.decode(position, type=int) if position else 0
+        self._clock = clock
+        self._hurry = hurry
+        self._opened_ms = clock()
 
     def read(self, rows_max: int, now_ms: int) -> pl.DataFrame | None:
-        if self._opened is None:
-            self._opened = (now_ms, self._next)
-        opened_ms, first = self._opened
-        passed = (now_ms - opened_ms) // BURST_MS
-        available = first + 1 + passed * self._script.rows_per_second * BURST_MS // 1000
-        stop = min(available, self._next + rows_max, self._script.rows_per_split)
+        del now_ms  # A skewed clock changes nothing about what is there.
+        stop = min(self._available(), self._next + rows_max)
         if stop <= self._next:
             return None
-        rows = rows_of(self._script, self._split, self._next, stop)
+        rows = self._rows.slice(self._next, stop - self._next)
         self._next = stop
-        return rows.select(pl.col(column).alias(name) for column, name in zip(self._columns, self._names, strict=True))
+        return rows
+
+    def _available(self) -> int:
+        script = self._script
+        if self._hurry():
+            return script.rows_per_split
+        passed_ms = self._clock() - self._opened_ms
+        if script.pause_ms and self._first < script.pause_row:
+            reached = self._first + 1 + passed_ms // BURST_MS * script.rows_per_second * BURST_MS // 1000
+            if reached >= script.pause_row:
+                until_pause_ms = (script.pause_row - self._first) * 1000 // script.rows_per_second
+                if passed_ms < until_pause_ms + script.pause_ms:
+                    return script.pause_row
+                passed_ms -= script.pause_ms
+        available = self._first + 1 + passed_ms // BURST_MS * script.rows_per_second * BURST_MS // 1000
+        return min(available, script.rows_per_split)
 
     @property
     def position(self) -> bytes:
@@ -134,8 +172,10 @@ class ScriptedReader:
 
 
 class ScriptedSource:
-    def __init__(self, scan: Scan) -> None:
+    def __init__(self, scan: Scan, clock: Clock, hurry: Callable[[], bool]) -> None:
         self._scan = scan
+        self._clock = clock
+        self._hurry = hurry
 
     def open(self, split: Split, position: bytes | None) -> ScriptedReader:
-        return ScriptedReader(self._scan, split, position)
+        return ScriptedReader(self._scan, split, position, self._clock, self._hurry)

@@ -2,30 +2,33 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import random
+from dataclasses import dataclass
 
 import polars as pl
 
-from tidegate.checkpoint import effects as fx
-from tidegate.checkpoint.layout import ManifestKey, manifest_key, parse
-from tidegate.checkpoint.manifest import Manifest, decode
-from tidegate.checkpoint.plan import Rules, plan_of
-from tidegate.model.config import QueryConfig
-from tidegate.model.ids import PipelineId
-from tidegate.plan.graph import JobGraph
-from tidegate.plan.stages import build_graph
+from tidegate.checkpoint.plan import Rules
 from tidegate.testing.simulation.agenda import Agenda
-from tidegate.testing.simulation.driver import SimulatedDriver
-from tidegate.testing.simulation.faults import Faults, Tally
+from tidegate.testing.simulation.auditors import Cut
+from tidegate.testing.simulation.faults import Faults, Tally, random_faults
+from tidegate.testing.simulation.judging import Promise, judge, visible_rows
+from tidegate.testing.simulation.location import location_number
+from tidegate.testing.simulation.people import Manner, People
+from tidegate.testing.simulation.positions import rows_read
 from tidegate.testing.simulation.queries import SimulatedQuery, random_query
-from tidegate.testing.simulation.setting import Setting, SimulatedConnectors
-from tidegate.testing.simulation.sinks import SimulatedOutside
-from tidegate.testing.simulation.store import SimulatedStore
+from tidegate.testing.simulation.setting import setting_of
+from tidegate.testing.simulation.sinks import SimulatedOutside, Transaction
+from tidegate.testing.simulation.trouble import Trouble
 
+TROUBLE_MS = (4_000, 25_000)
+RECOVERY_MS = 60_000
+"""Once the faults have stopped, a checkpoint must complete within this much simulated time."""
 PATIENCE_MS = 240_000
-"""Once the faults have stopped, the query must finish within this much simulated time."""
-AFTERMATH_MS = 25_000
+"""… and the query must finish within this much."""
+AFTERMATH_MS = 20_000
 """How long late writes and zombies may still act after the query has finished."""
+LEFTOVERS_MAX = 20
+"""Objects that nobody needs and that are still there at the end: what landed late, what could not be deleted at once."""
 STEPS_MAX = 400_000
 
 
@@ -41,33 +44,15 @@ class Verdict:
     trace: tuple[str, ...] = ()
 
 
-def random_faults(seed: int) -> Faults:
-    """Each run has some fault kinds, in some strength: a run with all of them would never get anywhere."""
-    chance = Agenda(seed ^ 0x5EED).random
+@dataclass(frozen=True, slots=True)
+class Inheritance:
+    """What a run finds when it begins: objects in the location, and output that is visible already."""
 
-    def maybe(high: float) -> float:
-        return chance.random() * high if chance.random() < 0.5 else 0.0
-
-    return Faults(
-        slot_crash=maybe(0.4),
-        driver_crash=maybe(0.2),
-        driver_freeze=maybe(0.15),
-        slot_freeze=maybe(0.2),
-        second_driver=maybe(0.1),
-        create_fails=maybe(0.15),
-        create_answer_lost=maybe(0.15),
-        create_lands_late=maybe(0.15),
-        read_fails=maybe(0.1),
-        delete_fails=maybe(0.2),
-        commit_fails=maybe(0.2),
-        commit_answer_lost=maybe(0.2),
-        commit_partly=maybe(0.2),
-        message_repeated=maybe(0.1),
-        message_delayed=maybe(0.1),
-        notice_lost=maybe(0.3),
-        request=maybe(0.5),
-        rescale=maybe(0.8),
-    )
+    objects: dict[str, bytes]
+    visible: dict[Transaction, pl.DataFrame]
+    prepared: dict[Transaction, pl.DataFrame]
+    place: int = 1
+    """Number of the location."""
 
 
 class Simulation:
@@ -79,57 +64,47 @@ class Simulation:
         *,
         faults: Faults | None = None,
         query: SimulatedQuery | None = None,
+        manner: Manner | None = None,
         rules: Rules | None = None,
+        inheritance: Inheritance | None = None,
         keep_trace: bool = False,
     ) -> None:
         self._seed = seed
-        self._agenda = Agenda(seed, keep_trace=keep_trace)
+        self._agenda = agenda = Agenda(seed, keep_trace=keep_trace)
         self._tally = Tally()
-        self._faults = random_faults(seed) if faults is None else faults
-        self._query = random_query(self._agenda.random) if query is None else query
-        self._rules = Rules() if rules is None else rules
-        store = SimulatedStore(self._agenda, self._faults, self._tally)
-        outside = SimulatedOutside(self._agenda, self._faults, self._tally)
-        self._setting = Setting(
-            self._agenda,
-            self._faults,
-            self._tally,
-            store,
-            outside,
-            SimulatedConnectors(outside),
-            QueryConfig(
-                max_parallelism=16,
-                checkpoint_interval_ms=self._agenda.random.choice((300, 1_000)),
-                checkpoint_timeout_ms=4_000,
-                checkpoints_retained=self._agenda.random.choice((1, 2, 3)),
-                cleanup_timeout_ms=500,
-                bounded=True,
-                drain=True,
-                batch_rows_max=self._agenda.random.choice((1, 7, 50)),
-                channel_batches_max=self._agenda.random.choice((1, 2, 8)),
-                restart_delay_max_ms=3_000,
-                restart_attempts_max=1_000,
-            ),
-        )
-        self._parallelism = self._agenda.random.randint(1, 3)
-        self._trouble_until_ms = self._agenda.random.randint(5_000, 40_000)
-        self._drivers: list[SimulatedDriver] = []
-        self._starts = 0
-        self._finished_ms: int | None = None
+        self.manner = manner or _random_manner(random.Random(seed ^ 0xA11CE))
+        self.query = query or _query_of(seed, self.manner)
+        if self.manner.promise is Promise.LATE_ROWS_DROPPED and not self.query.windowed:
+            self.manner = Manner(Promise.EXACTLY_ONCE, self.manner.bounded, self.manner.idle_timeout_ms)
+        self._setting = setting_of(agenda, random_faults(seed) if faults is None else faults, self._tally)
+        self.people = People(self._setting, self.query, self.manner, rules or Rules(), self._on_damage)
+        self._trouble = Trouble(self._setting, self.people)
+        self._peace_ms = agenda.random.randint(*TROUBLE_MS)
         self._gave_up = False
+        self._inherited = inheritance
+        if inheritance is not None:
+            self._inherit(inheritance)
+
+    def _inherit(self, inheritance: Inheritance) -> None:
+        """Peace from the beginning, and all input at once."""
+        if inheritance.place > 1:
+            self.people.move_to(location_number(inheritance.place, self._setting.store()))
+        for key, data in inheritance.objects.items():
+            self.people.location.store.put(key, data)
+        self._setting.outside.visible.update(inheritance.visible)
+        self._setting.outside.prepared.update(inheritance.prepared)
+        self._setting.hurry = True
+        self._peace_ms = 0
 
     def run(self) -> Verdict:
-        self._start()
+        self.people.start()
         self._agenda.after(1_000, self._every_second)
-        while self._agenda.steps < STEPS_MAX and self._agenda.run_next():
-            if self._finished_ms is not None and self._agenda.now_ms > self._finished_ms + AFTERMATH_MS:
-                break
-            if self._gave_up or self._agenda.now_ms > self._trouble_until_ms + PATIENCE_MS:
-                break
+        while not self._over and self._agenda.run_next():
+            pass
         self._audit()
         return Verdict(
             self._seed,
-            self._query.name,
+            self.query.name,
             (*self._setting.violations, *self._setting.outside.violations),
             self._agenda.digest,
             self._agenda.steps,
@@ -138,125 +113,92 @@ class Simulation:
             self._agenda.trace,
         )
 
-    # --- people -------------------------------------------------------------------------------------------------
+    @property
+    def outside(self) -> SimulatedOutside:
+        return self._setting.outside
 
-    def _start(self) -> None:
-        if self._finished_ms is not None:
-            return
-        self._starts += 1
-        graph = self._graph()
-        plan = replace(plan_of(graph, PipelineId("simulated"), self._setting.config), rules=self._rules)
-        driver = SimulatedDriver(self._setting, f"driver {self._starts}", graph, plan, self._on_finish)
-        self._drivers.append(driver)
+    @property
+    def cuts(self) -> list[Cut]:
+        """Every completed checkpoint of the first location, in order."""
+        return list(self.people.auditors[0].completed.values())
 
-    def _graph(self) -> JobGraph:
-        if self._starts > 1 and self._agenda.chance(self._setting.faults.rescale):
-            self._tally.fault("rescale")
-            self._parallelism = self._agenda.random.randint(1, 3)
-        return build_graph(self._query.plan, parallelism=self._parallelism, max_parallelism=16)
+    @property
+    def _over(self) -> bool:
+        now_ms, finished_ms = self._agenda.now_ms, self.people.finished_ms
+        if finished_ms is not None:
+            return now_ms > finished_ms + (AFTERMATH_MS if self._inherited is None else 0)
+        return self._gave_up or self._agenda.steps >= STEPS_MAX or now_ms > self._peace_ms + PATIENCE_MS
 
-    def _on_finish(self, driver: SimulatedDriver, outcome: fx.Outcome) -> None:
-        match outcome:
-            case fx.Finished():
-                self._finished_ms = self._agenda.now_ms
-            case fx.Failed(failure) if not failure.retryable or failure.code == "CORRUPT_SNAPSHOT":
-                self._setting.violate(f"{driver.name} gave up: {failure.code} {failure.message}")
-                self._gave_up = True
-            case fx.Failed() | fx.Fenced() | fx.Stopped():
-                self._agenda.soon(200, 2_000, self._start_if_alone)
-
-    def _start_if_alone(self) -> None:
-        if not any(driver.alive for driver in self._drivers):
-            self._start()
-
-    # --- trouble --------------------------------------------------------------------------------------------------
+    def _on_damage(self, what: str) -> None:
+        self._setting.violate(what)
+        self._gave_up = True
 
     def _every_second(self) -> None:
-        if self._finished_ms is not None:
+        if self.people.finished_ms is not None:
             return
-        if self._agenda.now_ms >= self._trouble_until_ms:
-            peace = Faults()
-            self._setting.faults = self._setting.store.faults = self._setting.outside.faults = peace
         self._agenda.after(1_000, self._every_second)
-        self._start_if_alone()
-        for driver in [one for one in self._drivers if one.alive]:
-            self._trouble(driver)
+        if self._agenda.now_ms >= self._peace_ms:
+            self._setting.make_peace()
+            self._watch_recovery()
+        self._trouble.every_second()
 
-    def _trouble(self, driver: SimulatedDriver) -> None:
-        agenda, faults, tally = self._agenda, self._setting.faults, self._tally
-        running = [slot for slot in driver.slots if slot.alive]
-        if running and agenda.chance(faults.slot_crash):
-            tally.fault("slot_crash")
-            victim = agenda.random.choice(running)
-            agenda.soon(0, 999, lambda: self._kill_slot(driver, victim))
-        if running and agenda.chance(faults.slot_freeze):
-            tally.fault("slot_freeze")
-            victim, duration_ms = agenda.random.choice(running), agenda.random.randint(500, 15_000)
-            victim.freeze(duration_ms)
-            driver.slot_silent(victim, duration_ms)
-        if agenda.chance(faults.driver_crash):
-            tally.fault("driver_crash")
-            agenda.soon(0, 999, lambda: self._kill_driver(driver))
-        if agenda.chance(faults.driver_freeze):
-            tally.fault("driver_freeze")
-            driver.freeze(agenda.random.randint(500, 12_000))
-            agenda.soon(500, 3_000, self._start)
-        if agenda.chance(faults.second_driver):
-            tally.fault("second_driver")
-            agenda.soon(0, 999, self._start)
-        if agenda.chance(faults.request):
-            tally.fault("request")
-            driver.request_checkpoint(f"{driver.name} {agenda.now_ms}")
-
-    def _kill_slot(self, driver: SimulatedDriver, slot) -> None:
-        if slot.alive:
-            slot.kill("kill -9")
-            driver.slot_died(slot)
-
-    def _kill_driver(self, driver: SimulatedDriver) -> None:
-        if driver.alive:
-            driver.crash()
-            self._agenda.soon(200, 3_000, self._start_if_alone)
+    def _watch_recovery(self) -> None:
+        """Liveness: checkpoints complete again. Once one has, the rest of the input comes at once: nothing new would be seen."""
+        last_ms = self.people.auditor.last_completed_ms
+        if last_ms is not None and last_ms > self._peace_ms:
+            self._setting.hurry = True
+        elif self._agenda.now_ms > self._peace_ms + RECOVERY_MS and not self._gave_up:
+            self._on_damage(
+                f"the faults stopped at {self._peace_ms} ms, and no checkpoint completed in {RECOVERY_MS} ms"
+            )
 
     # --- auditors -------------------------------------------------------------------------------------------------
 
     def _audit(self) -> None:
         if self._gave_up:
             return
-        if self._finished_ms is None:
+        if self.people.finished_ms is None:
             self._setting.violate(
-                f"the faults stopped at {self._trouble_until_ms} ms, but at {self._agenda.now_ms} ms the query has not finished"
+                f"the faults stopped at {self._peace_ms} ms, but at {self._agenda.now_ms} ms the query has not finished"
             )
             return
-        self._audit_output()
-        self._audit_storage()
-
-    def _audit_output(self) -> None:
-        visible = self._setting.outside.visible
-        pieces = [
-            visible[transaction] for transaction in sorted(visible, key=lambda t: (t.checkpoint, t.attempt, t.subtask))
-        ]
-        found = pl.concat(pieces) if pieces else self._query.answer.clear()
-        if self._query.keys:
-            found = found.group_by(self._query.keys, maintain_order=True).last()
-        columns = self._query.answer.columns
-        expected, found = (frame.select(columns).sort(columns) for frame in (self._query.answer, found))
-        if not found.equals(expected):
-            counted = [frame.group_by(columns).len() for frame in (expected, found)]
-            missing = counted[0].join(counted[1], on=[*columns, "len"], how="anti")
-            extra = counted[1].join(counted[0], on=[*columns, "len"], how="anti")
-            self._setting.violate(
-                f"output differs: expected {expected.height} rows, found {found.height}; "
-                f"missing or short {missing.head(3).rows()}, extra {extra.head(3).rows()}"
-            )
-
-    def _audit_storage(self) -> None:
-        """The newest checkpoint of the lineage can be restored: every chunk it names is there."""
-        objects = self._setting.store.objects
-        refs = sorted(key.ref for name in objects if isinstance(key := parse(name), ManifestKey))
-        if not refs:
+        lineage = self.people.auditor.lineage()
+        if not lineage:
             self._setting.violate("the query finished without a manifest")
             return
-        newest = decode(Manifest, manifest_key(refs[-1]), objects[manifest_key(refs[-1])])
-        for key in sorted(newest.chunk_keys() - objects.keys()):
+        newest = self.people.auditor.manifest(lineage[0])
+        self._audit_output(rows_read(newest))
+        leftovers = self.people.auditor.leftovers()
+        if leftovers > LEFTOVERS_MAX:
+            self._setting.violate(f"{leftovers} objects are in the location that no retained checkpoint needs")
+        for key in sorted(newest.chunk_keys() - self.people.location.store.objects.keys()):
             self._setting.violate(f"{key} is named by checkpoint {newest.ref} and was deleted")
+
+    def _audit_output(self, read: dict[str, dict[int, int]]) -> None:
+        if not self.people.drained and not self.query.all_read(read):
+            self._setting.violate(f"the query finished and has not read everything: {read}")
+        answer = self.query.answer_of(read) if self.people.drained else self.query.answer
+        found = visible_rows(self.query, self._setting.outside.visible)
+        wrong = judge(self.query, answer, found, self.manner.promise)
+        if wrong is not None:
+            self._setting.violate(wrong)
+        self._tally.path(f"judged: {self.manner.promise.name.lower().replace('_', ' ')}")
+        if self.manner.promise is Promise.AT_LEAST_ONCE and judge(self.query, answer, found, Promise.EXACTLY_ONCE):
+            self._tally.path("rows counted twice, as at-least-once allows")
+
+
+def _random_manner(chance: random.Random) -> Manner:
+    match chance.randint(0, 9):
+        case 0:
+            return Manner(Promise.AT_LEAST_ONCE)
+        case 1 | 2:
+            return Manner(bounded=False)
+        case 3:
+            return Manner(Promise.LATE_ROWS_DROPPED, bounded=False, idle_timeout_ms=chance.choice((500, 2_000)))
+        case _:
+            return Manner()
+
+
+def _query_of(seed: int, manner: Manner) -> SimulatedQuery:
+    idle = manner.promise is Promise.LATE_ROWS_DROPPED
+    return random_query(seed ^ 0xC0FFEE, arrivals=not manner.bounded and not idle, pauses=idle)

@@ -1,0 +1,117 @@
+"""The steps of a recovery: claim → list → choose → write ``restored`` → look → commit → sweep. Whatever stays unknown is asked
+for again; nothing outside is touched before the look."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tidegate.checkpoint import committing, ending, restart
+from tidegate.checkpoint import effects as ef
+from tidegate.checkpoint.effects import Effect
+from tidegate.checkpoint.ending import Step
+from tidegate.checkpoint.events import Failure
+from tidegate.checkpoint.manifest import Manifest, Restored
+from tidegate.checkpoint.phases import (
+    Claiming,
+    CommittingRestored,
+    Listing,
+    LookingFirst,
+    Retry,
+    Session,
+    Sweeping,
+    WritingRestored,
+)
+from tidegate.checkpoint.plan import CheckpointPlan
+from tidegate.checkpoint.recovery import Choice
+from tidegate.model.errors import Bug, Unavailable
+from tidegate.model.ids import Attempt
+
+NEWEST_POSSIBLE = Attempt(1 << 40)
+
+
+def claim(session: Session, attempt: Attempt, *, automatic: bool) -> Step:
+    return Claiming(session, attempt, automatic), (ef.WriteClaim(attempt, session.process),)
+
+
+def list_location(session: Session, attempt: Attempt) -> ef.ListLocation:
+    return ef.ListLocation(attempt, verify_chunks=session.accept_duplicates)
+
+
+def document(attempt: Attempt, choice: Choice) -> Restored:
+    chosen = choice.manifest
+    return Restored(attempt=attempt, checkpoint=None if chosen is None else (chosen.checkpoint, chosen.attempt))
+
+
+def write_restored(state: WritingRestored) -> ef.WriteRestored:
+    return ef.WriteRestored(state.attempt, document(state.attempt, state.choice), state.choice.notes)
+
+
+def restored_stands(plan: CheckpointPlan, state: WritingRestored, now_ms: int) -> Step:
+    if not plan.rules.look_before_effects:
+        return act(plan, state.session, state.attempt, state.choice, now_ms)
+    looking = LookingFirst(state.session, state.attempt, state.choice)
+    return looking, (ef.LookForClaim(state.attempt, None),)
+
+
+def act(plan: CheckpointPlan, session: Session, attempt: Attempt, choice: Choice, now_ms: int) -> Step:
+    """The look found nobody: repeat the commits of the restored checkpoint, or go on when it carries none."""
+    manifest = choice.manifest
+    if manifest is None or not manifest.committables():
+        return sweep(plan, session, attempt, choice)
+    return commit_restored(plan, CommittingRestored(session, attempt, choice), manifest, now_ms)
+
+
+def commit_restored(plan: CheckpointPlan, state: CommittingRestored, manifest: Manifest, now_ms: int) -> Step:
+    """Ask the sinks, again if they do not answer; then the attempt has failed."""
+    tries = state.retry.tries + 1
+    timeout_ms = plan.config.commit_timeout_ms
+    if tries > committing.TRIES_MAX:
+        failure = committing.not_visible(manifest, committing.unanswered(timeout_ms))
+        return ending.without_slots(plan, state.session, state.attempt, now_ms, failure)
+    commit = ef.CommitSinks(state.attempt, manifest.checkpoint, manifest.committables())
+    return replace(state, retry=Retry(tries, now_ms + timeout_ms)), (commit,)
+
+
+def sweep(plan: CheckpointPlan, session: Session, attempt: Attempt, choice: Choice) -> Step:
+    keep = choice.manifest.committables() if choice.manifest is not None else ()
+    # However late this lands, it can only touch attempts that our claim has fenced already.
+    older_than = attempt if plan.rules.late_is_harmless else NEWEST_POSSIBLE
+    return Sweeping(session, attempt, choice), (ef.SweepSinks(attempt, older_than, keep),)
+
+
+def retry_later(
+    plan: CheckpointPlan,
+    state: Claiming | Listing | WritingRestored | LookingFirst,
+    now_ms: int,
+    what: str,
+    failure: Failure | None = None,
+) -> Step:
+    """The outcome is unknown: the same effect is asked for again, until the answer is certain or patience ends."""
+    if failure is not None and not failure.retryable:
+        return ending.over(ef.Failed(failure), state.session)
+    tries = state.retry.tries + 1
+    if tries > plan.config.restart_attempts_max:
+        last = failure or Failure(Unavailable.code, f"the store did not answer {tries} times: {what}")
+        return ending.over(ef.Failed(replace(last, retryable=False)), state.session)
+    return replace(state, retry=Retry(tries, now_ms + restart.delay_ms(plan.config, tries - 1))), ()
+
+
+def outstanding(state: Claiming | Listing | WritingRestored | LookingFirst) -> Effect:
+    match state:
+        case Claiming(session, attempt):
+            return ef.WriteClaim(attempt, session.process)
+        case Listing(session, attempt):
+            return list_location(session, attempt)
+        case WritingRestored():
+            return write_restored(state)
+        case LookingFirst(_, attempt):
+            return ef.LookForClaim(attempt, None)
+
+
+def foreign_restored(attempt: Attempt) -> Failure:
+    return Failure(
+        Bug.code,
+        f"attempt {attempt} has written another restore point than the one it chose",
+        hint="please report it with the log of the driver",
+        retryable=False,
+    )

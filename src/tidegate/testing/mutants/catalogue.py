@@ -1,0 +1,30 @@
+"""All mutants, and the ten that every test run hunts."""
+
+from __future__ import annotations
+
+from tidegate.testing.mutants.barriers import barriers
+from tidegate.testing.mutants.event_time import event_time
+from tidegate.testing.mutants.flights import flights
+from tidegate.testing.mutants.mutant import Mutant
+from tidegate.testing.mutants.overtaking import overtaking
+from tidegate.testing.mutants.publication import publication
+from tidegate.testing.mutants.recovery import recovery
+from tidegate.testing.mutants.retention import retention
+from tidegate.testing.mutants.savepoints import savepoints
+from tidegate.testing.mutants.sources import sources
+from tidegate.testing.mutants.state import state
+
+MUTANTS: tuple[Mutant, ...] = (
+    *publication.mutants,
+    *recovery.mutants,
+    *retention.mutants,
+    *flights.mutants,
+    *savepoints.mutants,
+    *barriers.mutants,
+    *overtaking.mutants,
+    *state.mutants,
+    *sources.mutants,
+    *event_time.mutants,
+)
+BY_NAME: dict[str, Mutant] = {mutant.name: mutant for mutant in MUTANTS}
+QUICK: tuple[Mutant, ...] = MUTANTS[:10]

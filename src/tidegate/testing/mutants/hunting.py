@@ -1,0 +1,102 @@
+"""One mutant before its judge: planted, hunted, withdrawn; then the same judge must find the real code innocent."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import TypeAlias
+
+import msgspec
+
+from tidegate.model.errors import Bug
+from tidegate.testing.model.search import Violated, check
+from tidegate.testing.mutants.mutant import SEEDS_MAX, Mutant, Seeds, Worlds
+from tidegate.testing.mutants.planting import Planting
+from tidegate.testing.simulation.world import Simulation
+
+WORLDS_MAX = 400_000
+"""A mutant may make a world endless; the harm stands near its beginning."""
+CPU_MAX_S = 150.0
+"""After so much work in simulated worlds the hunt is given up. Not by the clock on the wall: machines are busy."""
+
+
+class Killed(msgspec.Struct, frozen=True, tag=True):
+    """``by``: the world or seed; ``sign``: the first line of the violation."""
+
+    by: str
+    effort: str
+    sign: str
+    seconds: float = 0.0
+
+
+class Survived(msgspec.Struct, frozen=True, tag=True):
+    """Nothing was found, or the judge accuses the real code as well."""
+
+    why: str
+    seconds: float = 0.0
+
+
+Verdict: TypeAlias = Killed | Survived
+
+
+def hunt(mutant: Mutant) -> Verdict:
+    began_s = time.monotonic()
+    match mutant.judge:
+        case Worlds() as judge:
+            verdict = _in_worlds(mutant, judge)
+        case Seeds() as judge:
+            verdict = _in_seeds(mutant, judge)
+    return msgspec.structs.replace(verdict, seconds=time.monotonic() - began_s)
+
+
+def _in_worlds(mutant: Mutant, judge: Worlds) -> Verdict:
+    seen = reached = 0
+    for bounds in judge.bounds:
+        with Planting() as planting:
+            mutant.plant(planting)
+            found = check(bounds, worlds_max=WORLDS_MAX)
+        reached += planting.reached
+        seen += found.worlds
+        if isinstance(found, Violated):
+            innocent = check(bounds)
+            if isinstance(innocent, Violated):
+                return Survived(f"the real code is accused as well: {innocent.law}")
+            return Killed(
+                f"world {bounds.name!r}", f"{len(found.trace)} steps, {seen:,} worlds", found.law.splitlines()[0]
+            )
+    return Survived(_nothing(f"{seen:,} worlds", reached))
+
+
+def _in_seeds(mutant: Mutant, judge: Seeds) -> Verdict:
+    tried = reached = 0
+    for seed in _order(judge):
+        if time.process_time() > CPU_MAX_S:
+            break
+        tried += 1
+        with Planting() as planting:
+            mutant.plant(planting)
+            signs = _signs(seed, judge)
+        reached += planting.reached
+        if signs:
+            accused = _signs(seed, judge)
+            if accused:
+                return Survived(f"the real code is accused as well in seed {seed}: {accused[0]}")
+            return Killed(f"seed {seed}", f"{tried} seeds", signs[0].splitlines()[0])
+    return Survived(_nothing(f"{tried} seeds", reached))
+
+
+def _signs(seed: int, judge: Seeds) -> tuple[str, ...]:
+    """Violations of one run. A ``Bug`` is a sign: the code itself noticed. Any other exception is the mutant's own mistake."""
+    try:
+        return Simulation(seed, faults=judge.faults).run().violations
+    except Bug as bug:
+        return (f"{bug.code}: {bug.message}",)
+
+
+def _order(judge: Seeds) -> Iterator[int]:
+    yield from judge.first
+    yield from (seed for seed in range(SEEDS_MAX) if seed not in judge.first)
+
+
+def _nothing(effort: str, reached: int) -> str:
+    return f"nothing found in {effort}; planted code ran {reached:,} times"
