@@ -99,7 +99,11 @@ def _listed(names: Iterable[str]) -> str:
     return "\n".join([*lines, line])
 
 
-PAGES: dict[str, Callable[[], str]] = {"options.md": options_page, "functions.md": functions_page, "protocol.md": protocol_page}
+PAGES: dict[str, Callable[[], str]] = {
+    "options.md": options_page,
+    "functions.md": functions_page,
+    "protocol.md": protocol_page,
+}
 
 if __name__ == "__main__":
     for name, page in PAGES.items():

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Part of `make chaos`: three minutes of windows and running aggregates on real Spark while everything around them dies or freezes.
 
-Every 8 s a random slot gets kill -9, every 30 s the driver, and now and then a slot or the driver is stopped for 5 s. A driver that died is
-started again on the same checkpoint locations. At the end both outputs must equal Spark batch: the windows row by row; of the running
-aggregate every row once and the last one of each key.
+Every 8 s a random slot gets kill -9, every 30 s the driver, and every 13 s a slot, the driver or its JVM is stopped for 5 s. A driver
+that died is started again on the same checkpoint locations, and is not killed again before it has completed a checkpoint. At the end
+the windows in Parquet must be Spark batch's row for row, and the last row of every key of the running aggregate as well.
 
     python tools/storm.py [--seconds 180] [--seed N]
-    python tools/storm.py --harm at-least-once    the same kills in at-least-once mode, with barriers skewed on purpose: rows repeat
-    python tools/storm.py --harm alignment        exactly-once mode with the alignment taken out of the slots: rows repeat
+    python tools/storm.py --harm at-least-once    kills in at-least-once mode, with barriers skewed on purpose: bids count twice
+    python tools/storm.py --harm alignment        exactly-once mode with the alignment taken out of the slots: the same
     python tools/storm.py --harm look             a coordinator that does not look for its successor: rows repeat
 
 Exit code 0: the output was right, or, with --harm, the harness did see the damage.
@@ -17,22 +17,40 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import random
+import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
-import psutil
+from storm_processes import DriverProcess, Victim, await_file, send
 
-TOOLS = Path(__file__).resolve().parent
-QUERY = TOOLS / "storm_query.py"
-SLOT_KILL_S, DRIVER_KILL_S, STOP_EVERY_S, STOP_S = 8.0, 30.0, 13.0, 5.0
-HARM_SECONDS = 25.0
+FIRST_START_LIMIT_S = 240.0
 AFTER_STORM_S = 400.0
+LOOK_S = 0.1
+"""Between two looks at the processes."""
+NEVER = float("inf")
+
+
+@dataclass(frozen=True)
+class Weather:
+    """Seconds between two events of a kind."""
+
+    slot_kill_s: float = 8.0
+    driver_kill_s: float = 30.0
+    freeze_every_s: float = 13.0
+    freeze_s: float = 5.0
+
+
+HARMFUL = Weather(driver_kill_s=NEVER, freeze_every_s=NEVER)
+HARM_SECONDS = 30.0
+LOOK_SECONDS = 12.0
 
 
 def main() -> int:
@@ -40,189 +58,216 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=180.0)
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--harm", choices=("at-least-once", "alignment", "look"))
+    for name, what in (("slot", "kill -9 of a slot"), ("driver", "kill -9 of the driver"), ("freeze", "SIGSTOP")):
+        default = getattr(Weather, "freeze_every_s" if name == "freeze" else f"{name}_kill_s")
+        parser.add_argument(f"--{name}-every", type=float, default=default, help=f"seconds between two: {what}")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="tidegate-storm-") as name:
-        if options.harm == "look":
-            return see_harm_without_the_look(Path(name))
-        seconds = HARM_SECONDS if options.harm else options.seconds
-        storm = Storm(Path(name), seconds, random.Random(options.seed), options.harm)
-        print(f"storm: {seconds:.0f} s, replay with --seed {options.seed}", flush=True)
-        return storm.run()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # However we are told to end: the children are ended too.
+    weather = Weather(options.slot_every, options.driver_every, options.freeze_every)
+    folder = Path(tempfile.mkdtemp(prefix="tidegate-storm-"))
+    try:
+        code = run(folder, options.harm, options.seconds, weather, options.seed)
+    except KeyboardInterrupt:
+        print("storm: interrupted; all its processes are ended", flush=True)
+        code = 130
+    if code in (0, 130):
+        shutil.rmtree(folder, ignore_errors=True)
+    else:
+        print(f"storm: everything is kept in {folder}", flush=True)
+    return code
+
+
+def run(folder: Path, harm: str | None, seconds: float, weather: Weather, seed: int) -> int:
+    if harm == "look":
+        return see_harm_without_the_look(folder)
+    if harm:
+        seconds, weather = HARM_SECONDS, HARMFUL
+    what = f"{seconds:.0f} s of kills and freezes" if harm is None else f"the harm of '{harm}'"
+    print(f"storm: {what}, replay with --seed {seed}", flush=True)
+    (folder / "work.json").write_text(json.dumps({"seconds": seconds, "harm": harm}))
+    with Storm(folder, seconds, weather, random.Random(seed), needs_checkpoints=harm is not None) as storm:
+        problem = storm.blow() or storm.come_to_an_end()
+        counts = storm.counts
+    if problem:
+        print(f"FAILED: {problem}", flush=True)
+        return 1
+    return verdict(json.loads((folder / "result.json").read_text()), counts, harm)
 
 
 class Storm:
-    """Kills and freezes by the clock; the driver process is one child, started again whenever it is gone."""
+    """Kills and freezes by the clock, which starts when the queries run. One driver at a time; a new one as soon as it is gone."""
 
-    def __init__(self, folder: Path, seconds: float, chance: random.Random, harm: str | None) -> None:
+    def __init__(
+        self, folder: Path, seconds: float, weather: Weather, chance: random.Random, *, needs_checkpoints: bool
+    ) -> None:
+        """``needs_checkpoints``: no slot is killed before a checkpoint was completed since the last kill: only what a
+        checkpoint has kept can do harm."""
         self._folder = folder
         self._seconds = seconds
+        self._weather = weather
         self._chance = chance
-        self._harm = harm
-        self._counts = {"slots killed": 0, "drivers killed": 0, "slots stopped": 0, "drivers stopped": 0}
-        work = {"seconds": seconds, "harm": harm}
-        (folder / "work.json").write_text(json.dumps(work))
+        self._needs_checkpoints = needs_checkpoints
+        self._began_s = time.monotonic()
+        self._frozen: tuple[Victim, float] | None = None
+        self._at_last_kill: dict[str, int] = {}
+        self._drivers = [DriverProcess(folder, "driver-1")]
+        self.counts: Counter[str] = Counter()
 
-    def run(self) -> int:
-        child = start(self._folder)
-        began_s = time.monotonic()
-        due_s = {"slot": began_s + SLOT_KILL_S, "driver": began_s + DRIVER_KILL_S, "stop": began_s + STOP_EVERY_S}
-        if self._harm:
-            due_s = {"slot": began_s + SLOT_KILL_S}
-        try:
-            while time.monotonic() < began_s + self._seconds and not self._finished(child):
-                moment = min(due_s, key=lambda kind: due_s[kind])
-                wait(child, max(0.0, due_s[moment] - time.monotonic()))
-                if self._finished(child):
-                    break
-                if child.poll() is not None:
-                    child = start(self._folder)
-                match moment:
-                    case "slot" if self._kill_slot():
-                        due_s["slot"] = time.monotonic() + SLOT_KILL_S
-                    case "slot":
-                        due_s["slot"] = time.monotonic() + 0.5  # Nobody is there to be killed: recovering.
-                    case "driver":
-                        child = self._kill_driver(child)
-                        due_s["driver"] = time.monotonic() + DRIVER_KILL_S
-                    case _:
-                        self._stop(child)
-                        due_s["stop"] = time.monotonic() + STOP_EVERY_S
-            return self._judge(child)
-        finally:
-            end_family(child)
+    def __enter__(self) -> Storm:
+        return self
 
-    def _finished(self, child: subprocess.Popen[bytes]) -> bool:
-        return (self._folder / "result.json").exists() or (child.poll() not in (None, -signal.SIGKILL))
+    def __exit__(self, *failure: object) -> None:
+        for driver in self._drivers:
+            driver.end_all()
 
-    def _pids(self) -> list[int]:
-        try:
-            pids = json.loads((self._folder / "pids.json").read_text())
-        except (OSError, ValueError):
-            return []
-        return [pid for pid in pids if psutil.pid_exists(pid)]
+    @property
+    def _driver(self) -> DriverProcess:
+        return self._drivers[-1]
+
+    @property
+    def _over(self) -> bool:
+        """The queries came to their end, or a driver ended by itself."""
+        return (self._folder / "result.json").exists() or self._driver.exit_code is not None
+
+    def blow(self) -> str:
+        """Until the time is up or the queries are at their end. What went wrong, if anything did."""
+        deadline_s = self._began_s + FIRST_START_LIMIT_S
+        while not self._driver.status().running:
+            if self._driver.wait(LOOK_S) or time.monotonic() > deadline_s:
+                return f"the queries did not get going:\n{self._log()}"
+        self._tell("the queries run")
+        self._began_s = time.monotonic()
+        weather = self._weather
+        due_s = {
+            "slot": self._began_s + weather.slot_kill_s,
+            "driver": self._began_s + weather.driver_kill_s,
+            "freeze": self._began_s + weather.freeze_every_s,
+        }
+        every_s = {"slot": weather.slot_kill_s, "driver": weather.driver_kill_s, "freeze": weather.freeze_every_s}
+        harm = {"slot": self._kill_slot, "driver": self._kill_driver, "freeze": self._freeze}
+        while time.monotonic() < self._began_s + self._seconds and not self._over:
+            for kind in due_s:
+                # An event that finds no victim stays due.
+                if time.monotonic() >= due_s[kind] and harm[kind]():
+                    due_s[kind] = time.monotonic() + every_s[kind]
+            self._thaw()
+            self._driver.wait(LOOK_S)
+        return ""
+
+    def come_to_an_end(self) -> str:
+        """The storm is over: the queries must end now, and right. What went wrong, if anything did."""
+        self._thaw(at_once=True)
+        self._tell("the storm is over")
+        if not self._driver.wait(AFTER_STORM_S):
+            return f"the queries did not end within {AFTER_STORM_S:.0f} s after the storm:\n{self._log()}"
+        if not (self._folder / "result.json").exists():
+            return f"the driver ended with exit code {self._driver.exit_code}:\n{self._log()}"
+        orphans = [orphan for driver in self._drivers for orphan in driver.orphans()]
+        return f"processes outlived their driver: {', '.join(orphans)}" if orphans else ""
 
     def _kill_slot(self) -> bool:
-        pids = self._pids()
-        if not pids:
+        status = self._driver.status()
+        if self._needs_checkpoints and not all(
+            checkpoint > self._at_last_kill.get(name, 0) for name, checkpoint in status.checkpoints.items()
+        ):
             return False
-        self._counts["slots killed"] += 1
-        send(self._chance.choice(pids), signal.SIGKILL)
+        slots = self._driver.slots()
+        if not slots:
+            return False
+        victim = self._chance.choice(slots)
+        if not send(victim.pid, signal.SIGKILL):
+            return False
+        self._at_last_kill = status.checkpoints
+        self.counts["slot kills"] += 1
+        self._tell(f"kill -9 of {victim.name}")
         return True
 
-    def _kill_driver(self, child: subprocess.Popen[bytes]) -> subprocess.Popen[bytes]:
-        self._counts["drivers killed"] += 1
-        print(f"storm: {self._counts}", flush=True)
-        child.kill()
-        child.wait()
-        return start(self._folder)
+    def _kill_driver(self) -> bool:
+        """Not before it has completed a checkpoint: else a machine on which Spark starts slowly would see no progress at all."""
+        if not self._driver.status().progressing:
+            return False
+        self._tell(f"kill -9 of {self._driver.name}")
+        self.counts["driver kills"] += 1
+        self._driver.kill()
+        self._drivers.append(DriverProcess(self._folder, f"driver-{len(self._drivers) + 1}"))
+        return True
 
-    def _stop(self, child: subprocess.Popen[bytes]) -> None:
-        pids = self._pids()
-        victim = child.pid if not pids or self._chance.random() < 0.3 else self._chance.choice(pids)
-        self._counts["drivers stopped" if victim == child.pid else "slots stopped"] += 1
-        if send(victim, signal.SIGSTOP):
-            time.sleep(STOP_S)  # The length of the freeze itself.
-            send(victim, signal.SIGCONT)
+    def _freeze(self) -> bool:
+        slots = self._driver.slots()
+        if not slots or self._frozen is not None:
+            return False
+        owners = [Victim(self._driver.name, self._driver.pid), *self._driver.jvm()]
+        victim = self._chance.choice(slots if self._chance.random() < 0.6 else owners)
+        if not send(victim.pid, signal.SIGSTOP):
+            return False
+        self.counts["freezes"] += 1
+        self._tell(f"SIGSTOP of {victim.name} for {self._weather.freeze_s:.0f} s")
+        self._frozen = (victim, time.monotonic() + self._weather.freeze_s)
+        return True
 
-    def _judge(self, child: subprocess.Popen[bytes]) -> int:
-        if child.poll() is not None and not (self._folder / "result.json").exists():
-            child = start(self._folder)
-        try:
-            child.wait(AFTER_STORM_S)
-        except subprocess.TimeoutExpired:
-            print(f"FAILED: the queries did not end within {AFTER_STORM_S:.0f} s after the storm")
-            return 1
-        log = (self._folder / "log").read_text()[-3000:]
-        if not (self._folder / "result.json").exists():
-            print(f"FAILED: the driver ended with exit code {child.returncode}:\n{log}")
-            return 1
-        problems = json.loads((self._folder / "result.json").read_text())
-        print(f"storm: {self._counts}")
-        return verdict(problems, self._harm)
+    def _thaw(self, *, at_once: bool = False) -> None:
+        if self._frozen is not None and (at_once or time.monotonic() >= self._frozen[1]):
+            send(self._frozen[0].pid, signal.SIGCONT)
+            self._frozen = None
+
+    def _tell(self, what: str) -> None:
+        at_s = time.monotonic() - self._began_s
+        print(f"storm: {at_s:6.1f} s  {what}; checkpoints: {self._driver.status() or 'none yet'}", flush=True)
+
+    def _log(self) -> str:
+        return (self._folder / "log").read_text(errors="replace")[-3000:]
 
 
-def verdict(problems: dict, harm: str | None) -> int:
-    for line in problems["problems"]:
+def verdict(result: dict, counts: Counter[str], harm: str | None) -> int:
+    for line in result["problems"]:
         print(f"storm: {line}")
+    seen = bool(result["problems"])
     if harm is None:
-        print("FAILED" if problems["problems"] else f"OK: {problems['rows']:,} rows equal Spark batch's")
-        return 1 if problems["problems"] else 0
-    seen = bool(problems["problems"])
+        after = ", ".join(f"{counts[what]} {what}" for what in ("slot kills", "driver kills", "freezes"))
+        print(f"{'FAILED' if seen else f'OK: {result["rows"]:,} rows equal Spark batch' + chr(39) + 's'} after {after}")
+        return 1 if seen else 0
     print(f"OK: the damage of '{harm}' is seen" if seen else f"FAILED: '{harm}' did no harm: the harness is blind")
     return 0 if seen else 1
 
 
 def see_harm_without_the_look(folder: Path) -> int:
     """Driver A has all acknowledgements of a checkpoint and is held before it stores the manifest. B takes over and is held before
-    its sweep. A goes on: with the look it would see B's claim and stop; without it, it commits what B is about to compute again."""
-    outcomes = {}
+    its sweep. A goes on: with the look it sees B's claim and stops; without it, it commits what B is about to compute again."""
+    results = {}
     for harm in (None, "look"):
-        place = folder / str(harm)
+        place = folder / ("without" if harm else "with")
         place.mkdir()
-        (place / "work.json").write_text(json.dumps({"seconds": 12, "harm": harm, "gates": True}))
-        first = start(place, "A")
-        second = None
-        try:
+        (place / "work.json").write_text(json.dumps({"seconds": LOOK_SECONDS, "harm": harm, "gates": True}))
+        print(f"storm: two drivers, {place.name} the look", flush=True)
+        with driver(place, "A") as first:
             await_file(place / "A-holds-manifest", first)
-            second = start(place, "B")
-            await_file(place / "B-holds-sweep", second)
-            (place / "A-may-go-on").touch()
-            await_file(place / "A-is-done", first)
-            (place / "B-may-go-on").touch()
-            second.wait(AFTER_STORM_S)
-            outcomes[harm] = json.loads((place / "result.json").read_text())
-        finally:
-            for child in (first, second):
-                if child is not None:
-                    end_family(child)
-    print(
-        f"storm: with the look: {outcomes[None]['problems'] or 'right'}; without: {outcomes['look']['problems'] or 'right'}"
-    )
-    if outcomes[None]["problems"]:
-        print("FAILED: wrong output though the coordinator looks")
+            print(
+                "storm: A has all acknowledgements of a checkpoint with output and is held before its manifest",
+                flush=True,
+            )
+            with driver(place, "B") as second:
+                await_file(place / "B-holds-sweep", second)
+                print("storm: B has taken over and is held before its sweep; A goes on", flush=True)
+                (place / "A-may-go-on").touch()
+                await_file(place / "A-is-done", first)
+                print(f"storm: A has ended: {(place / 'A-is-done').read_text() or 'as if it were alone'}", flush=True)
+                (place / "B-may-go-on").touch()
+                await_file(place / "result.json", second, AFTER_STORM_S)
+        results[harm] = json.loads((place / "result.json").read_text())
+    if results[None]["problems"]:
+        print(f"FAILED: wrong output though the coordinator looks: {results[None]['problems']}")
         return 1
-    return verdict(outcomes["look"], "look")
+    print(f"storm: with the look: {results[None]['rows']:,} rows equal Spark batch's")
+    return verdict(results["look"], Counter(), "look")
 
 
-def start(folder: Path, name: str = "driver") -> subprocess.Popen[bytes]:
-    environment = {**os.environ, "STORM_FOLDER": str(folder), "STORM_NAME": name}
-    # Slots run in other processes: what is planted in the code has to be planted there as well.
-    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(TOOLS / "harm"), os.environ.get("PYTHONPATH")]))
-    environment["STORM_HARM"] = json.loads((folder / "work.json").read_text())["harm"] or ""
-    with (folder / "log").open("ab") as log:
-        return subprocess.Popen([sys.executable, str(QUERY)], env=environment, stdout=log, stderr=log)
-
-
-def wait(child: subprocess.Popen[bytes], seconds: float) -> None:
+@contextmanager
+def driver(folder: Path, name: str) -> Iterator[DriverProcess]:
+    process = DriverProcess(folder, name)
     try:
-        child.wait(seconds)
-    except subprocess.TimeoutExpired:
-        return
-
-
-def await_file(path: Path, child: subprocess.Popen[bytes], limit_s: float = 120.0) -> None:
-    deadline_s = time.monotonic() + limit_s
-    while not path.exists():
-        if time.monotonic() > deadline_s or (child.poll() is not None and not path.exists()):
-            raise SystemExit(f"FAILED: {path.name} did not happen:\n{(path.parent / 'log').read_text()[-2000:]}")
-        wait(child, 0.05)
-
-
-def send(pid: int, what: signal.Signals) -> bool:
-    try:
-        os.kill(pid, what)
-    except ProcessLookupError:
-        return False
-    return True
-
-
-def end_family(child: subprocess.Popen[bytes]) -> None:
-    if child.poll() is None:
-        family = psutil.Process(child.pid).children(recursive=True)
-        child.kill()
-        child.wait()
-        for one in family:
-            send(one.pid, signal.SIGKILL)
+        yield process
+    finally:
+        process.end_all()
 
 
 if __name__ == "__main__":

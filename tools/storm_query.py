@@ -7,18 +7,17 @@ import os
 import sys
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import tidegate
 from tidegate.api import launch
-from tidegate.checkpoint import plan as rules
 from tidegate.checkpoint import storing
 from tidegate.checkpoint.effects import StoreManifest
+from tidegate.checkpoint.plan import without
 from tidegate.connectors.files.sink import FileSinkCommitter
 from tidegate.connectors.nexmark.datasource import register
 from tidegate.spark.session import local_session
@@ -26,33 +25,37 @@ from tidegate.spark.session import local_session
 FOLDER = Path(os.environ["STORM_FOLDER"])
 NAME = os.environ["STORM_NAME"]
 RATE = 4_000
+SILENCE = "4 seconds"
+"""Shorter than a freeze: a slot that was frozen may find when it wakes that it was given up."""
 
 
 def main() -> int:
     work = json.loads((FOLDER / "work.json").read_text())
     if work["harm"] == "look":
         plan_of = launch.plan_of
-        launch.plan_of = lambda *args, **kw: rules.replace(plan_of(*args, **kw), rules=rules.without(1))
+        launch.plan_of = lambda *args: replace(plan_of(*args), rules=without(1))
     if work.get("gates"):
         plant_gates()
     spark = local_session("tidegate-storm", cores=4)
     register(spark)
     queries = start_queries(spark, work)
-    while any(query.isActive for query in queries):
-        note_pids([pid for query in queries if query.isActive for pid in query.snapshot().pids.values()])
-        queries[0].wait_ended(0.1) if queries[0].isActive else queries[-1].wait_ended(0.1)
-    note_pids([])
-    failures = [str(failure) for query in queries if (failure := query.exception()) is not None]
+    while active := [query for query in queries.values() if query.isActive]:
+        tell(queries)
+        active[0].wait_ended(0.1)
+    tell(queries)
+    failures = [f"{name}: {failure}" for name, query in queries.items() if (failure := query.exception()) is not None]
     if NAME == "A":
-        (FOLDER / "A-is-done").touch()
+        put("A-is-done", "\n".join(failures))
         return 0
     if failures:
         print("\n".join(failures), flush=True)
         return 1
     rows, problems = compare(spark, work)
-    (FOLDER / "result.new").write_text(json.dumps({"rows": rows, "problems": problems}))
-    (FOLDER / "result.new").rename(FOLDER / "result.json")
+    put("result.json", json.dumps({"rows": rows, "problems": problems}))
     return 0
+
+
+# --- the queries ----------------------------------------------------------------------------------------------------------
 
 
 def source(work: dict) -> dict[str, str]:
@@ -73,7 +76,7 @@ def running(bids: DataFrame) -> DataFrame:
 
 
 def slowed(bids: DataFrame) -> DataFrame:
-    """Half of the rows go through a function that is slow: barriers reach the exchange at very different moments."""
+    """Half of the bids go through a function that is slow: barriers reach the exchange at very different moments."""
 
     @F.pandas_udf("long")
     def crawl(price):
@@ -84,53 +87,112 @@ def slowed(bids: DataFrame) -> DataFrame:
     return bids.where("bidder % 2 = 1").union(slow)
 
 
-def start_queries(spark: SparkSession, work: dict) -> list:
+class Journal:
+    """Every update of the running aggregate as a line of a file per slot process. A line is one write: kill -9 tears none."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._file: int | None = None
+
+    def process(self, row) -> None:
+        if self._file is None:
+            self._folder.mkdir(exist_ok=True)
+            self._file = os.open(
+                self._folder / f"{os.getpid()}-{time.time_ns()}", os.O_CREAT | os.O_APPEND | os.O_WRONLY
+            )
+        os.write(self._file, f"{row.k} {row.bids} {row.total}\n".encode())
+
+
+def start_queries(spark: SparkSession, work: dict) -> dict:
+    skewed = work["harm"] in ("at-least-once", "alignment")
+
     def stream() -> DataFrame:
         bids = spark.readStream.format("tidegate-nexmark").options(**source(work), rate=str(RATE)).load()
-        return slowed(bids) if work["harm"] in ("at-least-once", "alignment") else bids
+        return slowed(bids) if skewed else bids
 
-    def begin(name: str, rows: DataFrame, mode: str):
-        writer = tidegate.writeStream(rows).format("parquet").outputMode(mode).queryName(name)
-        writer = writer.option("checkpointLocation", str(FOLDER / f"{name}-checkpoints")).option("atEnd", "drain")
+    def writer(name: str, rows: DataFrame):
+        writer = (
+            tidegate.writeStream(rows).queryName(name).option("checkpointLocation", str(FOLDER / f"{name}-checkpoints"))
+        )
+        writer = writer.option("atEnd", "drain").option("parallelism", 2).option("silenceTimeout", SILENCE)
         if work["harm"] == "at-least-once":
             writer = writer.option("checkpointMode", "at-least-once")
-        writer = writer.option("parallelism", 2).trigger(availableNow=True, checkpoint="1 second")
-        return writer.start(str(FOLDER / f"{name}-output"))
+        return writer.trigger(availableNow=True, checkpoint="1 second")
 
-    queries = [begin("running", running(stream()), "update")]
+    queries = {"windows": writer("windows", windows(stream())).format("parquet").start(str(FOLDER / "windows-output"))}
     if not work.get("gates"):
-        queries.append(begin("windows", windows(stream()), "append"))
+        updates = writer("running", running(stream())).outputMode("update")
+        queries["running"] = updates.foreach(Journal(FOLDER / "running-output")).start()
     return queries
 
 
-def note_pids(pids: list[int]) -> None:
-    (FOLDER / f"pids.{NAME}").write_text(json.dumps(pids))
-    (FOLDER / f"pids.{NAME}").rename(FOLDER / "pids.json")
+def tell(queries: dict) -> None:
+    """To the harness: how far everybody is, and whom it may kill."""
+    status = {}
+    for name, query in queries.items():
+        now = query.snapshot()
+        last = now.history.last_completed()
+        status[name] = {
+            "phase": now.phase if query.isActive else "ended",
+            "attempt": now.attempt,
+            "checkpoint": 0 if last is None else last.checkpoint,
+            "completed": now.history.completed,
+            "pids": now.pids if query.isActive else {},
+        }
+    put(f"status.{NAME}", json.dumps(status))
+
+
+def put(name: str, text: str) -> None:
+    """Whole or not at all."""
+    (FOLDER / f"{name}.new").write_text(text)
+    (FOLDER / f"{name}.new").rename(FOLDER / name)
+
+
+# --- the comparison -------------------------------------------------------------------------------------------------------
 
 
 def compare(spark: SparkSession, work: dict) -> tuple[int, list[str]]:
+    """How many rows Spark batch has, and in words what is wrong with ours."""
     batch = spark.read.format("tidegate-nexmark").options(**source(work)).load()
-    problems: list[str] = []
-    expected = {tuple(row) for row in running(batch).collect()}
-    found = [
-        tuple(row) for row in spark.read.parquet(str(FOLDER / "running-output")).select("k", "bids", "total").collect()
-    ]
-    repeated = len(found) - len({(k, bids) for k, bids, _ in found})
-    if repeated:
-        problems.append(f"running aggregate: {repeated} rows repeat an earlier count of their key")
-    last = {k: (k, bids, total) for k, bids, total in sorted(found)}
-    wrong = len(expected.symmetric_difference(last.values()))
-    if wrong:
-        problems.append(f"running aggregate: {wrong} final rows differ from Spark batch's")
-    rows = len(expected)
-    if (FOLDER / "windows-output").exists():
-        wanted = Counter(map(tuple, windows(batch).collect()))
-        columns = ("start", "auction", "bids", "total")
-        got = Counter(map(tuple, spark.read.parquet(str(FOLDER / "windows-output")).select(*columns).collect()))
-        if wanted != got:
-            problems.append(f"windows: {(wanted - got).total()} rows missing, {(got - wanted).total()} too many")
-        rows += wanted.total()
+    rows, problems = compare_windows(spark, batch)
+    if not work.get("gates"):
+        more_rows, more_problems = compare_running(batch)
+        rows, problems = rows + more_rows, problems + more_problems
     return rows, problems
+
+
+def compare_windows(spark: SparkSession, batch: DataFrame) -> tuple[int, list[str]]:
+    """Row for row, as often as Spark batch has it."""
+    wanted = Counter(map(tuple, windows(batch).collect()))
+    columns = ("start", "auction", "bids", "total")
+    found = Counter(map(tuple, spark.read.parquet(str(FOLDER / "windows-output")).select(*columns).collect()))
+    if wanted == found:
+        return wanted.total(), []
+    surplus = sum(row[2] * times for row, times in found.items()) - sum(row[2] * times for row, times in wanted.items())
+    missing, wrong = (wanted - found).total(), (found - wanted).total()
+    return wanted.total(), [
+        f"windows: of {wanted.total():,} rows {missing:,} are missing and {wrong:,} are wrong or repeated; {surplus:+,} bids counted"
+    ]
+
+
+def compare_running(batch: DataFrame) -> tuple[int, list[str]]:
+    """``foreach`` sees rows again after a restart, as an upsert may; counts only grow, so the highest is the last one."""
+    wanted = {row.k: (row.bids, row.total) for row in running(batch).collect()}
+    last: dict[int, tuple[int, int]] = {}
+    for file in (FOLDER / "running-output").iterdir():
+        for line in file.read_text().splitlines():
+            k, bids, total = map(int, line.split())
+            last[k] = max(last.get(k, (0, 0)), (bids, total))
+    wrong = [k for k in wanted.keys() | last.keys() if wanted.get(k) != last.get(k)]
+    if not wrong:
+        return len(wanted), []
+    surplus = sum(bids for bids, _ in last.values()) - sum(bids for bids, _ in wanted.values())
+    return len(wanted), [
+        f"running aggregate: of {len(wanted):,} keys {len(wrong):,} are wrong; {surplus:+,} bids counted"
+    ]
+
+
+# --- two drivers at once --------------------------------------------------------------------------------------------------
 
 
 def plant_gates() -> None:
@@ -138,7 +200,12 @@ def plant_gates() -> None:
     perform, sweep = storing.perform, FileSinkCommitter.sweep
 
     def gated_perform(plan, effect, store, now_ms):
-        if NAME == "A" and isinstance(effect, StoreManifest) and effect.manifest.checkpoint >= 4:
+        if (
+            NAME == "A"
+            and isinstance(effect, StoreManifest)
+            and has_output(effect)
+            and not (FOLDER / "A-may-go-on").exists()
+        ):
             pass_gate("A-holds-manifest", "A-may-go-on")
         return perform(plan, effect, store, now_ms)
 
@@ -150,8 +217,12 @@ def plant_gates() -> None:
     storing.perform, FileSinkCommitter.sweep = gated_perform, gated_sweep
 
 
+def has_output(effect: StoreManifest) -> bool:
+    return effect.manifest.checkpoint >= 3 and any(entry.committables for entry in effect.manifest.operators)
+
+
 def pass_gate(reached: str, opened: str) -> None:
-    (FOLDER / reached).touch()
+    put(reached, "")
     while not (FOLDER / opened).exists():
         time.sleep(0.02)
 

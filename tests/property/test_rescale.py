@@ -186,6 +186,7 @@ def config(random: Random, groups: int) -> QueryConfig:
         bounded=True,
         drain=True,
         batch_rows_max=random.choice([2, 7, 1_000]),
+        capture_rows=random.choice([1, 3, 1_000]),
         channel_batches_max=random.choice([1, 3, 16]),
     )
 

@@ -30,6 +30,7 @@ def tight(random: Random) -> QueryConfig:
         bounded=True,
         drain=True,
         batch_rows_max=random.choice([1, 2, 7, 30, 1_000]),
+        capture_rows=random.choice([1, 3, 1_000]),
         channel_batches_max=random.choice([1, 2, 3, 16]),
         channel_bytes_max=random.choice([1, 200, 5_000, 1_000_000]),
         aligned_timeout_ms=random.choice([0, 0, 1, 10, 40]),

@@ -19,6 +19,7 @@ from tidegate.testing.simulation.world import Simulation, Verdict
 SEEDS = range(20)
 
 PINNED = [
+    10016,  # The document of a savepoint landed after its export had failed and taken the chunks away again.
     73,  # A split that had been assigned before the failure was read behind a later one: its rows came after the watermark.
 ]
 """Seeds that found something real. They stay, although changes elsewhere move what happens in them."""

@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from tidegate.api.launch import PreparedQuery, QueryRequest, prepare
-from tidegate.api.options import sort_options
 from tidegate.api.query import StreamingQuery
+from tidegate.api.settings import sort_options
 from tidegate.api.writer import DataStreamWriter
 from tidegate.model.errors import InvalidQuery, TidegateError
 from tidegate.spark.checks import is_one_host, refuse_connect, slots_for_queries, task_slots

@@ -15,10 +15,10 @@ from pyspark.sql import DataFrame, SparkSession
 from tidegate.api.active import ACTIVE
 from tidegate.api.explain import explain_query
 from tidegate.api.location import StartFrom, check_store, newest_claim, open_pipeline
-from tidegate.api.options import QueryOptions, sort_options, to_config
 from tidegate.api.query import StreamingQuery
 from tidegate.api.reports import QueryIdentity, describe_sink, promised
 from tidegate.api.screen import show_progress
+from tidegate.api.settings import QueryOptions, sort_options, to_config
 from tidegate.api.triggers import Trigger
 from tidegate.api.views import keep_view
 from tidegate.catalyst.translate import SinkRequest, Translation, translate

@@ -1,13 +1,8 @@
-"""Every option of a query: its name, range, default and meaning. The rest of the user's options belong to the sink.
-
-Names are matched without regard to case, as Spark does. An option that is not ours goes to the sink, unless it looks like one of
-ours misspelt: then it is refused, because ``.option("paralelism", 4)`` must not run with the default.
-"""
+"""Every option of a query: its name, range, default and meaning."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from difflib import get_close_matches
 from enum import Enum
 
 from tidegate.api.durations import show_duration
@@ -26,7 +21,6 @@ from tidegate.api.ranges import (
     words,
 )
 from tidegate.model.config import CheckpointMode, QueryConfig, RestartStrategy
-from tidegate.model.errors import InvalidQuery
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +38,7 @@ class Option:
 NOT_OPTIONS: dict[str, str] = {
     "checkpoint_interval_ms": "trigger(checkpoint=…)",
     "bounded": "trigger(availableNow=True)",
+    "capture_rows": "how finely the copying of state is cut; tests make it small",
     "message_repeat_ms": "how the driver speaks to its slots; nothing a user could observe",
 }
 """Settings without an option, and why."""
@@ -228,93 +223,6 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option("progressInterval", "progress_interval_ms", ANY_DURATION, "how often progress is reported"),
 )
-_BY_NAME = {option.name.lower(): option for option in OPTIONS}
-_PREFIX = "tidegate."
-UID_PREFIX = "uid."
-_ORDERED = tuple(
-    (_BY_NAME[shorter.lower()], _BY_NAME[longer.lower()])
-    for shorter, longer in (
-        ("heartbeatInterval", "silenceTimeout"),
-        ("restartDelayMin", "restartDelayMax"),
-        ("alignedTimeout", "checkpointTimeout"),
-    )
-)
-"""Pairs of durations in which the first must not be the longer one."""
-
-
-@dataclass(frozen=True, slots=True)
-class QueryOptions:
-    """The user's options, sorted by whom they concern."""
-
-    config: dict[str, object]
-    """Fields of QueryConfig that the user set."""
-    checkpoint_location: str | None
-    progress: str | None
-    accept_duplicates: bool
-    start_from: str | None
-    claim_savepoint: bool
-    """The savepoint named by ``start_from`` belongs to this query: it is deleted once it has been imported."""
-    uids: dict[str, str]
-    """``uid.<operator>``: names the user gave to operators."""
-    sink: dict[str, str]
-    """All others, under the names the user gave."""
-
-
-def sort_options(given: dict[str, object]) -> QueryOptions:
-    """Checks every option. Raises InvalidQuery for a bad value or a misspelt name."""
-    config: dict[str, object] = {}
-    own: dict[str, str] = {}
-    uids: dict[str, str] = {}
-    sink: dict[str, str] = {}
-    for name, value in given.items():
-        plain = name.lower().removeprefix(_PREFIX)
-        if plain.startswith(UID_PREFIX):
-            uids[plain.removeprefix(UID_PREFIX)] = str(value)
-            continue
-        option = _BY_NAME.get(plain)
-        if option is None:
-            _refuse_misspelt(name, plain)
-            sink[name] = to_text(value)
-            continue
-        parsed = option.range(value, f"option {option.name}")
-        if option.field:
-            config[option.field] = parsed
-        else:
-            own[option.name] = str(parsed)
-    if own.get("startFromMode") == "claim" and "startFrom" not in own:
-        raise InvalidQuery("option startFromMode is claim, but startFrom names no savepoint")
-    return QueryOptions(
-        config=config,
-        checkpoint_location=own.get("checkpointLocation"),
-        progress=own.get("progress"),
-        accept_duplicates=own.get("onCorruptCheckpoint") == "fallBack",
-        start_from=own.get("startFrom"),
-        claim_savepoint=own.get("startFromMode") == "claim",
-        uids=uids,
-        sink=sink,
-    )
-
-
-def to_config(fields: dict[str, object]) -> QueryConfig:
-    """Checks what options say together. Raises InvalidQuery."""
-    try:
-        config = QueryConfig(**fields)  # pyright: ignore[reportArgumentType]
-    except ValueError as wrong:
-        raise InvalidQuery(str(wrong)) from None
-    for shorter, longer in _ORDERED:
-        if longer.name == "restartDelayMax" and config.restart_strategy is not RestartStrategy.EXPONENTIAL:
-            continue  # The pause does not grow.
-        if getattr(config, shorter.field) > getattr(config, longer.field):
-            raise InvalidQuery(
-                f"option {shorter.name} ({show_duration(getattr(config, shorter.field))}) is longer than "
-                f"{longer.name} ({show_duration(getattr(config, longer.field))})"
-            )
-    return config
-
-
-def to_text(value: object) -> str:
-    """An option's value as Spark writes it: ``True`` is ``true``."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def describe_options() -> str:
@@ -326,6 +234,11 @@ def describe_options() -> str:
         "`explain()` shows, or a kind (`source`, `watermark`, `aggregate`, `sink`) if there is one of it |"
     )
     return "\n".join(lines)
+
+
+def to_text(value: object) -> str:
+    """An option's value as Spark writes it: ``True`` is ``true``."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _show_default(option: Option) -> str:
@@ -342,11 +255,3 @@ def _show_default(option: Option) -> str:
             return show_duration(duration_ms)
         case value:
             return str(value)
-
-
-def _refuse_misspelt(name: str, plain: str) -> None:
-    close = get_close_matches(plain, _BY_NAME, n=1, cutoff=0.85)
-    if close:
-        raise InvalidQuery(f"there is no option {name!r}", hint=f"did you mean {_BY_NAME[close[0]].name!r}?")
-    if name.lower().startswith(_PREFIX):
-        raise InvalidQuery(f"there is no option {name!r}", hint=f"the options are {', '.join(o.name for o in OPTIONS)}")

@@ -5,13 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tidegate.checkpoint.effects import Delete, Effect, SweepSinks
-from tidegate.checkpoint.layout import ManifestRef
 from tidegate.checkpoint.plan import CheckpointPlan
-from tidegate.checkpoint.retention import Pins
+from tidegate.checkpoint.retention import BEFORE_ALL, Pins
 from tidegate.checkpoint.running import Running, Turn
-from tidegate.model.ids import Attempt, CheckpointId
-
-BEFORE_ALL = ManifestRef(CheckpointId(0), Attempt(0))
 
 
 def begin(plan: CheckpointPlan, run: Running) -> tuple[Running, tuple[Effect, ...]]:

@@ -24,6 +24,7 @@ from tidegate.checkpoint.events import Failure
 from tidegate.checkpoint.layout import ManifestRef, manifest_key
 from tidegate.checkpoint.plan import CheckpointPlan
 from tidegate.checkpoint.repeats import verdict
+from tidegate.checkpoint.retention import BEFORE_ALL
 from tidegate.checkpoint.running import ALONE, Acked, Broken, Collecting, Flight, Looking, Running, Storing, Taken, Turn
 from tidegate.checkpoint.statistics import FailureReason, Outcome, late_subtasks
 from tidegate.checkpoint.trigger import interval_ms
@@ -255,9 +256,10 @@ def give_up(
         *(AnswerRequest(token, RequestFailed(failure)) for token in taken.requests),
     )
     failures = run.failures_in_a_row + (1 if reason.counts else 0)
+    since = (taken.base or BEFORE_ALL) if isinstance(flight, Storing) else None
     run = replace(
         run.landed(taken.ref),
-        retention=run.retention.gave_up(taken.ref, written_chunks(taken.ref, taken.acks)),
+        retention=run.retention.gave_up(taken.ref, written_chunks(taken.ref, taken.acks), since),
         failures_in_a_row=failures,
     )
     if reason is FailureReason.SUBSUMED:

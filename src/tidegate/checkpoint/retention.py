@@ -11,7 +11,9 @@ from dataclasses import dataclass, replace
 from tidegate.checkpoint import layout
 from tidegate.checkpoint.layout import ManifestRef
 from tidegate.checkpoint.manifest import Manifest
-from tidegate.model.ids import CheckpointId
+from tidegate.model.ids import Attempt, CheckpointId
+
+BEFORE_ALL = ManifestRef(CheckpointId(0), Attempt(0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +30,8 @@ class Abandoned:
 
     ref: ManifestRef
     chunks: frozenset[str]
+    since: ManifestRef | None = None
+    """Its manifest was sent to the store: it names chunks of this completed checkpoint or of later ones. None: it was not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +62,14 @@ class Retention:
         """A checkpoint passed its look."""
         return replace(self, kept=(*self.kept, Kept(manifest.ref, manifest.chunk_keys())))
 
-    def gave_up(self, ref: ManifestRef, chunks: frozenset[str]) -> Retention:
+    def gave_up(self, ref: ManifestRef, chunks: frozenset[str], since: ManifestRef | None = None) -> Retention:
         """A checkpoint was aborted, or an acknowledgement for one came too late."""
         known = next((one for one in self.abandoned if one.ref == ref), None)
         if known is not None and chunks <= known.chunks:
             return self
         others = tuple(one for one in self.abandoned if one.ref != ref)
-        merged = Abandoned(ref, chunks | known.chunks if known is not None else chunks)
+        before = known or Abandoned(ref, frozenset())
+        merged = Abandoned(ref, chunks | before.chunks, since or before.since)
         return replace(self, abandoned=tuple(sorted((*others, merged), key=lambda one: one.ref)))
 
     def newest(self) -> CheckpointId:
@@ -78,13 +83,16 @@ class Retention:
         """Move everything that has become deletable into ``garbage``; exactly ``retained`` checkpoints stay, and those pinned.
 
         An abandoned checkpoint goes once a later one is complete: until then its manifest, should it have landed, is
-        the best restore point. A chunk goes when a retired or abandoned checkpoint named it and no kept one does:
+        the best restore point, and all that it builds upon stays. A chunk goes when a retired or abandoned checkpoint named it and no kept one does:
         every later checkpoint is built upon a kept one, so it can never be named again.
         """
-        recent = self.kept[-retained:]
-        kept = tuple(one for one in self.kept if one in recent or pins.hold(one.ref))
-        retired = tuple(one for one in self.kept if one not in kept)
         over = tuple(one for one in self.abandoned if one.ref.checkpoint < self.newest())
+        bases = [one.since for one in self.abandoned if one not in over and one.since is not None]
+        recent = self.kept[-retained:]
+        kept = tuple(
+            one for one in self.kept if one in recent or pins.hold(one.ref) or any(one.ref >= base for base in bases)
+        )
+        retired = tuple(one for one in self.kept if one not in kept)
         needed = frozenset[str]().union(*(one.chunks for one in kept)) if by_reference else frozenset[str]()
         garbage = dict.fromkeys(self.garbage)
         gone: list[Kept | Abandoned] = sorted((*retired, *over), key=lambda one: one.ref)

@@ -19,7 +19,7 @@ from tidegate.checkpoint.layout import SAVEPOINT_KEY, chunk_key
 from tidegate.checkpoint.manifest import Manifest, decode, encode
 from tidegate.checkpoint.ports import BlobStore, Created, probe
 from tidegate.checkpoint.storing import failure_of
-from tidegate.model.errors import CorruptSnapshot, InvalidQuery, TidegateError
+from tidegate.model.errors import CorruptSnapshot, InvalidQuery, TidegateError, Unavailable
 from tidegate.model.snapshot import ChunkHandle
 
 
@@ -77,14 +77,18 @@ def export(savepoint: Savepoint, source: BlobStore, target: BlobStore, target_na
         return
     refuse_occupied(target, target_name, allowed=stored)
     made: list[str] = []
+    chunks_stand = False
     try:
         for key, chunk in stored.items():
             made.append(key)
             if not copy_chunk(source, key, chunk, target, key):
                 made.pop()
+        chunks_stand = True
         create_same(target, SAVEPOINT_KEY, document, target_name)
-    except TidegateError:
-        for key in made:
+    except TidegateError as error:
+        # A document whose creation is reported as failed may still appear, and must be whole then; a refused one cannot.
+        may_appear = chunks_stand and isinstance(error, Unavailable)
+        for key in () if may_appear else made:
             with suppress(TidegateError):
                 target.delete(key)
         raise

@@ -1,4 +1,4 @@
-"""Every knob of a running query, validated, with its default. ``api/options.py`` maps the user's options onto it."""
+"""Every knob of a running query, validated, with its default. ``api/options.py`` names the user's options for them."""
 
 from __future__ import annotations
 
@@ -59,6 +59,8 @@ class QueryConfig(msgspec.Struct, frozen=True, kw_only=True):
     """A source without rows for this long stops holding watermarks back; never in bounded runs."""
     batch_rows_max: int = 32_768
     """Most rows a source hands out at once."""
+    capture_rows: int = 16_384
+    """Rows of keyed state walked over at once while a snapshot is copied."""
     channel_batches_max: int = 16
     channel_bytes_max: int = 16 * 1024 * 1024
     """Credit per channel, in batches and in bytes, whichever is used up first."""

@@ -65,6 +65,7 @@ class AggregateOperator:
             hash_keys=self._hash_keys,
             groups=context.groups,
             max_parallelism=context.max_parallelism,
+            capture_rows=context.capture_rows,
         )
         self._watermark_us = WATERMARK_MIN_US
         self._closed: tuple[Closed, ...] = ()
@@ -111,9 +112,13 @@ class AggregateOperator:
     def snapshot(self, checkpoint: CheckpointId) -> OperatorState:
         closed = beyond(self._closed, self._context.groups, self._watermark_us)
         value = AggregateValue(self._watermark_us, self._context.groups, closed)
-        chunks = self._table.snapshot(checkpoint)
-        self._table.finish_capture()
-        return OperatorState(chunks=chunks, value=msgspec.msgpack.encode(value))
+        return OperatorState(chunks=self._table.snapshot(checkpoint), value=msgspec.msgpack.encode(value))
+
+    def capture(self) -> None:
+        self._table.capture()
+
+    def abandon_capture(self, checkpoint: CheckpointId) -> None:
+        self._table.abandon_capture(checkpoint)
 
     def on_stored(self, checkpoint: CheckpointId, handles: tuple[ChunkHandle, ...]) -> None:
         self._table.on_stored(checkpoint, handles)

@@ -10,6 +10,7 @@ from tidegate.model.elements import Batch, Produced, SourceStatus
 from tidegate.model.ids import Attempt, CheckpointId, OperatorId, SlotIndex
 from tidegate.model.snapshot import ChunkHandle, Committable, KeyGroupRange, SourceProgress
 from tidegate.state.chunk import NewChunk, RestoredChunk
+from tidegate.state.table import CAPTURE_ROWS
 
 NO_ATTEMPT = Attempt(0)
 
@@ -47,6 +48,8 @@ class OperatorContext:
     groups: KeyGroupRange
     restored: Restored = field(default_factory=Restored)
     attempt: Attempt = NO_ATTEMPT
+    capture_rows: int = CAPTURE_ROWS
+    """Rows of keyed state to walk over in one step of a capture."""
 
 
 @dataclass(slots=True)
@@ -82,7 +85,15 @@ class Operator(Protocol):
         ...
 
     def snapshot(self, checkpoint: CheckpointId) -> OperatorState | None:
-        """State at the barrier; None for stateless operators."""
+        """State at the barrier; None for stateless operators. Rows of a new chunk may follow, by ``capture``."""
+        ...
+
+    def capture(self) -> None:
+        """Copy some more rows of the last snapshot, if some are missing: a millisecond or two of work."""
+        ...
+
+    def abandon_capture(self, checkpoint: CheckpointId) -> None:
+        """Nobody wants the rest of this checkpoint's snapshot."""
         ...
 
     def on_stored(self, checkpoint: CheckpointId, handles: tuple[ChunkHandle, ...]) -> None:
@@ -116,6 +127,12 @@ class Stateless:
         return iter(())
 
     def snapshot(self, checkpoint: CheckpointId) -> OperatorState | None:
+        return None
+
+    def capture(self) -> None:
+        return None
+
+    def abandon_capture(self, checkpoint: CheckpointId) -> None:
         return None
 
     def on_stored(self, checkpoint: CheckpointId, handles: tuple[ChunkHandle, ...]) -> None:

@@ -144,6 +144,15 @@ class Chain:
                 states.append((link.id, state))
         return tuple(states)
 
+    def capture(self) -> None:
+        """Every operator copies some more rows of its last snapshot."""
+        for link in self._all:
+            link.operator.capture()
+
+    def abandon_capture(self, checkpoint: CheckpointId) -> None:
+        for link in self._all:
+            link.operator.abandon_capture(checkpoint)
+
     def on_stored(self, checkpoint: CheckpointId, snapshots: tuple[OperatorSnapshot, ...]) -> None:
         handles = {snapshot.operator: snapshot.chunks for snapshot in snapshots}
         for link in self._all:

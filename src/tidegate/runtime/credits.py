@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tidegate.model.ids import ChannelId
-from tidegate.runtime.channels import OutputChannel
 from tidegate.runtime.effects import GrantCredit
+from tidegate.runtime.output_channel import OutputChannel
 
 
 class Credits:

@@ -20,10 +20,10 @@ from tidegate.model.ids import ChannelId, CheckpointId, OperatorId, SubtaskId
 from tidegate.model.messages import OperatorMetrics
 from tidegate.runtime.alignment import Aligned, Aligning, Alignment, Flowing, at_start, held, on_barrier, on_cancel
 from tidegate.runtime.chain import Chain
-from tidegate.runtime.channels import InputChannel
 from tidegate.runtime.credits import Credits
 from tidegate.runtime.effects import Persist
 from tidegate.runtime.in_flight import Restored
+from tidegate.runtime.input_channel import InputChannel
 from tidegate.runtime.outputs import Outputs
 from tidegate.runtime.overtaking import Overtaking
 from tidegate.runtime.snapshotting import Snapshots

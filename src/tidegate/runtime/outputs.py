@@ -13,7 +13,7 @@ from tidegate.model.elements import (
     Watermark,
 )
 from tidegate.model.ids import CheckpointId
-from tidegate.runtime.channels import OutputChannel
+from tidegate.runtime.output_channel import OutputChannel
 from tidegate.runtime.overtaking import may_overtake
 from tidegate.runtime.routing import Router
 

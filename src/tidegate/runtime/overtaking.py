@@ -15,8 +15,8 @@ import polars as pl
 from tidegate.model.elements import Barrier, Batch, CancelCheckpoint, CheckpointKind
 from tidegate.model.ids import ChannelId, CheckpointId
 from tidegate.runtime.alignment import Aligning, Alignment
-from tidegate.runtime.channels import InputChannel
 from tidegate.runtime.effects import Overtaken, Persist
+from tidegate.runtime.input_channel import InputChannel
 
 
 def may_overtake(barrier: Barrier) -> bool:

@@ -11,8 +11,8 @@ import msgspec
 from tidegate.model.ids import CheckpointId, OperatorId, SlotIndex
 from tidegate.model.snapshot import INLINE_BYTES_MAX, ChunkHandle, InFlight, KeyGroupRange, OperatorSnapshot
 from tidegate.operators.protocol import NewChunk, OperatorState
-from tidegate.runtime.channels import concatenate
 from tidegate.runtime.effects import Overtaken, Persist
+from tidegate.runtime.waiting_rows import concatenate
 from tidegate.state.codec import encode_chunk
 
 NameChunk = Callable[[OperatorId, SlotIndex, CheckpointId, int], str]

@@ -30,6 +30,7 @@ from tidegate.operators.build import refuse_user_functions
 from tidegate.operators.ports import Connectors
 from tidegate.operators.user_functions import Load
 from tidegate.plan.graph import JobGraph
+from tidegate.runtime.capturing import Capturing
 from tidegate.runtime.effects import Leave, Persist, SlotEffect, Tell
 from tidegate.runtime.scheduler import Scheduler
 from tidegate.runtime.snapshotting import decline_unready
@@ -91,6 +92,7 @@ class SlotRuntime:
         self._report_asked = 0
         self._unanswered = Unanswered(config.message_repeat_ms)
         self._storing = Storing(config.upload_timeout_ms)
+        self._capturing = Capturing(clock)
 
     # Events
 
@@ -131,6 +133,7 @@ class SlotRuntime:
             case CheckpointAborted(checkpoint=checkpoint):
                 for subtask in self._wiring.subtasks:
                     subtask.cancel(checkpoint)
+                self._capturing.abandon(checkpoint)
                 self._unanswered.aborted(checkpoint)
                 self._scope.triggered_ms.pop(checkpoint, None)
             case AssignSplits(operator=operator, subtask=index):
@@ -164,6 +167,7 @@ class SlotRuntime:
     ) -> None:
         """A ``Persist`` is done, down to the last byte: acknowledge."""
         self._storing.answered(checkpoint, subtask)
+        async_ms += self._capturing.took_ms(checkpoint, subtask)
         told = self._by_id[subtask].snapshots.stored(checkpoint, snapshots, async_ms, uploaded_bytes)
         if told is not None:
             self._scope.effects.append(told)
@@ -200,6 +204,8 @@ class SlotRuntime:
                     checkpoint, late, f"the snapshot was not stored within {limit_ms} ms (uploadTimeout)"
                 )
             scope.effects.extend(self._wiring.credits.collect())
+            scope.effects[:] = [one for one in scope.effects if not self._must_be_captured(one, now_ms)]
+            scope.effects.extend(self._capturing.advance(now_ms))
         repeated = () if self._left else self._unanswered.repeat(now_ms)
         effects = tuple(scope.effects)
         scope.effects.clear()
@@ -218,7 +224,9 @@ class SlotRuntime:
         """Something can be done without a new event."""
         if self._left:
             return bool(self._scope.effects)
-        if not self._ready or self._scope.effects or self._next_overtake_ms <= self._scope.now_ms:
+        if not self._ready or self._scope.effects or self._capturing.busy:
+            return True
+        if self._next_overtake_ms <= self._scope.now_ms:
             return True
         return self._scheduler.any_runnable(self._scope.now_ms)
 
@@ -278,6 +286,10 @@ class SlotRuntime:
     def close(self) -> None:
         for subtask in self._wiring.subtasks:
             subtask.chain.close()
+
+    def _must_be_captured(self, effect: SlotEffect, now_ms: float) -> bool:
+        """A snapshot some rows of which are still to be copied: it leaves later."""
+        return isinstance(effect, Persist) and self._capturing.add(effect, self._by_id[effect.subtask].chain, now_ms)
 
     def _at(self, now_ms: float) -> float:
         """Time as the slot sees it: it never goes back."""

@@ -13,15 +13,13 @@ from tidegate.model.messages import OperatorMetrics
 from tidegate.runtime.chain import Chain
 from tidegate.runtime.effects import SlotEffect
 from tidegate.runtime.outputs import Outputs
+from tidegate.runtime.pace import Pace
 from tidegate.runtime.snapshotting import Snapshots
-from tidegate.runtime.window import ROWS_MIN
 
 QUANTUM_ELEMENTS = 16
 """A subtask that is given the loop processes at most so many elements …"""
 QUANTUM_MS = 25.0
 """… and starts none after so long, if time is measured."""
-WORK_TARGET_MS = 50.0
-"""One batch should not keep the loop busy for longer."""
 
 
 @dataclass(slots=True)
@@ -91,14 +89,16 @@ class Work:
         self._outputs = outputs
         self._clock = clock
         self._running: Iterator[Output] | None = None
-        self._rows_ceiling = config.batch_rows_max
-        self._rows_max = config.batch_rows_max
+        self._rows = 0
+        self._spent_ms = 0.0
+        """On what is running; not while it was suspended."""
+        self._pace = Pace(config.batch_rows_max, measured=clock is not None)
 
     @property
     def rows_max(self) -> int:
         """How many rows to take at once: fewer when they turned out to be slow, here or further down."""
         wanted = self._outputs.rows_wanted
-        return self._rows_max if wanted is None else min(self._rows_max, wanted)
+        return self._pace.rows_max if wanted is None else min(self._pace.rows_max, wanted)
 
     @property
     def suspended(self) -> bool:
@@ -111,38 +111,32 @@ class Work:
     def begin(self, outputs: Iterator[Output], rows: int = 0) -> bool:
         """True when it is done already. ``rows``: how many go in."""
         assert self._running is None
-        self._running = outputs
-        began_ms = self._clock() if self._clock is not None else 0.0
-        done = self.resume()
-        if self._clock is not None:
-            self._adapt(rows, self._clock() - began_ms)
-        return done
+        self._running, self._rows, self._spent_ms = outputs, rows, 0.0
+        return self.resume()
 
     def resume(self) -> bool:
-        assert self._running is not None
-        while not self._outputs.full:
-            output = next(self._running, None)
-            if output is None:
-                self._running = None
-                return True
-            self._outputs.emit(output)
-        return False
+        return self._draw(beyond_room=False)
 
     def finish(self) -> None:
         """Draws what is left to the end, room or not: a barrier that overtakes waits for nobody. At most one batch's outputs."""
-        while self._running is not None:
-            output = next(self._running, None)
+        if self._running is not None:
+            self._draw(beyond_room=True)
+
+    def _draw(self, *, beyond_room: bool) -> bool:
+        running, outputs, clock = self._running, self._outputs, self._clock
+        assert running is not None
+        began_ms = clock() if clock is not None else 0.0
+        while beyond_room or not outputs.full:
+            output = next(running, None)
             if output is None:
                 self._running = None
-            else:
-                self._outputs.emit(output)
-
-    def _adapt(self, rows: int, took_ms: float) -> None:
-        if took_ms > WORK_TARGET_MS:
-            in_time = int(rows * WORK_TARGET_MS / took_ms) or self._rows_max
-            self._rows_max = max(ROWS_MIN, min(self._rows_max // 2, in_time))
-        elif took_ms < WORK_TARGET_MS / 4:
-            self._rows_max = min(self._rows_ceiling, self._rows_max * 2)
+                break
+            outputs.emit(output)
+        if clock is not None:
+            self._spent_ms += clock() - began_ms
+            if self._running is None and self._rows:
+                self._pace.observed(self._rows, self._spent_ms)
+        return self._running is None
 
 
 class Quantum:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tidegate.eventtime.combiner import WatermarkCombiner
 from tidegate.model.elements import Element
@@ -19,12 +19,13 @@ from tidegate.plan.explain import label
 from tidegate.plan.graph import Edge, JobGraph, Partitioning, Stage
 from tidegate.plan.relational import Aggregate, AssignWatermark, Plan, Scan, Sink
 from tidegate.runtime.chain import Chain, Link
-from tidegate.runtime.channels import InputChannel, OutputChannel
 from tidegate.runtime.credits import Credits
 from tidegate.runtime.effects import Send
 from tidegate.runtime.failures import located
 from tidegate.runtime.in_flight import restored_rows
+from tidegate.runtime.input_channel import InputChannel
 from tidegate.runtime.input_subtask import InputSubtask
+from tidegate.runtime.output_channel import OutputChannel
 from tidegate.runtime.outputs import Outputs
 from tidegate.runtime.restore import LoadChunk, check_complete, restored_for
 from tidegate.runtime.routing import router
@@ -135,6 +136,7 @@ def _link(node: Plan, deployment: Deployment, scope: SlotScope) -> Link:
         max_parallelism=graph.max_parallelism,
         groups=groups,
         attempt=scope.attempt,
+        capture_rows=scope.config.capture_rows,
     )
     try:
         if own is not None and deployment.restored:
@@ -156,15 +158,7 @@ def _with_state(context: OperatorContext, own: OperatorId, deployment: Deploymen
         groups=context.groups,
         load=deployment.chunks,
     )
-    return OperatorContext(
-        operator=own,
-        subtask=context.subtask,
-        parallelism=context.parallelism,
-        max_parallelism=context.max_parallelism,
-        groups=context.groups,
-        restored=restored,
-        attempt=context.attempt,
-    )
+    return replace(context, operator=own, restored=restored)
 
 
 def _id_of(node: Plan) -> OperatorId | None:

@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from tidegate.model.ids import CheckpointId
 from tidegate.state.chunk import NewChunk
 from tidegate.state.columns import Mask, Rows
 
@@ -18,9 +19,18 @@ from tidegate.state.columns import Mask, Rows
 class Capture:
     """Rows below ``height`` that were alive at the barrier and changed last in the epochs ``(since, until]``."""
 
-    __slots__ = ("_cursor", "_height", "_since", "_until", "buried", "chunk", "pieces")
+    __slots__ = ("_cursor", "_height", "_since", "_until", "buried", "checkpoint", "chunk", "pieces")
 
-    def __init__(self, since: int, until: int, height: int, chunk: NewChunk, buried: tuple[pl.DataFrame, ...]) -> None:
+    def __init__(
+        self,
+        checkpoint: CheckpointId,
+        since: int,
+        until: int,
+        height: int,
+        chunk: NewChunk,
+        buried: tuple[pl.DataFrame, ...],
+    ) -> None:
+        self.checkpoint = checkpoint
         self._since = since
         self._until = until
         self._height = height

@@ -174,7 +174,7 @@ class KeyedTable:
         handles = tuple(link.handle for link in cut.kept)
         if changed:
             chunk = NewChunk(None, self._groups)
-            self._capture = Capture(cut.since, self._epoch, self._index.rows, chunk, buried)
+            self._capture = Capture(checkpoint, cut.since, self._epoch, self._index.rows, chunk, buried)
             handles = (*handles, chunk)
         self._epoch += 1
         if self._index.rows <= self._capture_rows:
@@ -201,6 +201,11 @@ class KeyedTable:
     def finish_capture(self) -> None:
         while self._capture is not None:
             self.capture()
+
+    def abandon_capture(self, checkpoint: CheckpointId) -> None:
+        """The snapshot of this checkpoint is not wanted any more; its new chunk is never completed."""
+        if self._capture is not None and self._capture.checkpoint == checkpoint:
+            self._capture = None
 
     def _rescue(self, rows: Rows) -> None:
         """Copies what the snapshot being captured still needs of ``rows`` before they change."""

@@ -3,8 +3,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from tidegate.api.options import NOT_OPTIONS, OPTIONS, describe_options, sort_options, to_config, to_text
+from tidegate.api.options import NOT_OPTIONS, OPTIONS, describe_options, to_text
 from tidegate.api.ranges import Duration, Number, WholeNumber
+from tidegate.api.settings import sort_options, to_config
 from tidegate.model.config import QueryConfig
 from tidegate.model.errors import InvalidQuery
 

@@ -139,6 +139,33 @@ def test_a_failed_export_leaves_the_place_as_it_was_for_another_try(tmp_path: Pa
     assert isinstance(take(source, manifest, LocalBlobStore(tmp_path / "saved")), SavepointExported)
 
 
+class LateStore(LocalBlobStore):
+    """Reports that the document could not be created, and creates it later all the same."""
+
+    late: bytes | None = None
+
+    def create(self, key: str, data: bytes) -> Created | AlreadyThere:
+        if key == SAVEPOINT_KEY:
+            self.late = data
+            raise Unavailable("no answer")
+        return super().create(key, data)
+
+    def land(self) -> None:
+        assert self.late is not None
+        super().create(SAVEPOINT_KEY, self.late)
+
+
+def test_a_document_that_lands_after_its_export_failed_is_whole(tmp_path: Path) -> None:
+    """T11: an unknown outcome is no failure; nothing the document names may have been taken away."""
+    source, manifest = old_location(tmp_path / "old")
+    target = LateStore(tmp_path / "saved")
+    assert isinstance(take(source, manifest, target), SavepointFailed)
+    target.land()
+    saved = read_savepoint(target)
+    assert saved is not None
+    assert saved.manifest.chunk_keys() <= set(target.list(""))
+
+
 def test_of_two_savepoints_for_one_place_one_stands_whole_and_the_other_is_refused(tmp_path: Path) -> None:
     """Both found the place empty; the other one's document comes in between."""
     source, manifest = old_location(tmp_path / "old")

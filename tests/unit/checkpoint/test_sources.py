@@ -114,6 +114,27 @@ def test_a_restore_continues_open_splits_first_and_reads_done_ones_never() -> No
         assert given_out == [at(3), at(2, None)]
 
 
+def test_after_a_restore_no_split_is_read_behind_a_later_one() -> None:
+    """T26: split 0 had been assigned and lost. Read behind split 1, its rows would come after the watermark of split 1."""
+    state = replace(fresh(SOURCE, 1), open=(at(1),), enumerator=b"state").fold(())
+    assigner, nothing = restored(state, 1).assign(ONE)
+    assert nothing == (), "what there is beside the open splits is not known yet"
+    _, (first,) = discovered(assigner, 0, 1, 2).assign(ONE)
+    assert sorted(numbers(first)) == [0, 1]
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=30), st.integers(0, 12), st.booleans())
+def test_going_through_one_reader_only_gives_what_going_through_all_would(
+    questions: list[tuple[int, int]], known: int, bounded: bool
+) -> None:
+    one = every = discovered(fresh(SOURCE, 4), *range(known), bounded=bounded)
+    for slot, received in questions:
+        message = wanted(slot, received=received)
+        one, told = one.on_wanted(message).assign(ONE, SlotIndex(slot))
+        every, all_told = every.on_wanted(message).assign(ONE)
+        assert (one, told) == (every, all_told)
+
+
 def test_a_position_survives_a_checkpoint_that_overtakes_its_assignment() -> None:
     """T35: the split is on its way back to a reader when the barrier passes; no reader mentions it."""
     state = fresh(SOURCE, 2).fold([SourceProgress(open=(at(7, b"row 12"),))])

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from tidegate.model.elements import Barrier, Batch, Element, EndOfData, Idle, Watermark
 from tidegate.model.errors import SlotLost
 from tidegate.model.ids import ChannelId, CheckpointId, SlotIndex
-from tidegate.runtime.channels import InputChannel, OutputChannel
+from tidegate.runtime.input_channel import InputChannel
+from tidegate.runtime.output_channel import OutputChannel
 
 CHANNEL = ChannelId(0, SlotIndex(0), SlotIndex(1))
 

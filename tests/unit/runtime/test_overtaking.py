@@ -17,8 +17,8 @@ from tidegate.model.messages import AssignSplits, CheckpointAborted, TriggerChec
 from tidegate.model.snapshot import OperatorSnapshot, Split, SplitPosition
 from tidegate.plan.graph import Edge, JobGraph, Partitioning, Stage
 from tidegate.plan.relational import Union
-from tidegate.runtime.channels import OutputChannel
 from tidegate.runtime.effects import Persist, Send, SlotEffect
+from tidegate.runtime.output_channel import OutputChannel
 from tidegate.runtime.persisting import persist_states
 from tidegate.runtime.slot import SlotRuntime
 from tidegate.state.codec import decode_chunk

@@ -16,8 +16,8 @@ from tidegate.operators.protocol import OperatorContext, Stateless
 from tidegate.operators.source import SourceOperator
 from tidegate.plan.relational import Union
 from tidegate.runtime.chain import Chain, Link
-from tidegate.runtime.channels import OutputChannel
 from tidegate.runtime.effects import Persist
+from tidegate.runtime.output_channel import OutputChannel
 from tidegate.runtime.outputs import Outputs
 from tidegate.runtime.routing import SingleRouter
 from tidegate.runtime.source_subtask import SourceSubtask

@@ -9,7 +9,7 @@ import pytest
 
 from tidegate.model.elements import Barrier, Batch, Element
 from tidegate.model.ids import ChannelId, CheckpointId, SlotIndex
-from tidegate.runtime.channels import OutputChannel
+from tidegate.runtime.output_channel import OutputChannel
 from tidegate.runtime.window import ROWS_AT_START, ROWS_MIN, Window
 
 TIME_MAX_MS = 1_000

@@ -8,7 +8,8 @@ from tidegate.model.elements import Barrier, Batch, EndOfData
 from tidegate.model.ids import ChannelId
 from tidegate.runtime import alignment
 from tidegate.runtime.alignment import Alignment
-from tidegate.runtime.channels import InputChannel, OutputChannel, Taken
+from tidegate.runtime.input_channel import InputChannel, Taken
+from tidegate.runtime.output_channel import OutputChannel
 from tidegate.runtime.outputs import Outputs
 from tidegate.runtime.source_subtask import SourceSubtask
 from tidegate.testing.mutants.mutant import Catalogue, seeds

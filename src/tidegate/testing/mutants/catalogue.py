@@ -27,4 +27,19 @@ MUTANTS: tuple[Mutant, ...] = (
     *event_time.mutants,
 )
 BY_NAME: dict[str, Mutant] = {mutant.name: mutant for mutant in MUTANTS}
-QUICK: tuple[Mutant, ...] = MUTANTS[:10]
+QUICK: tuple[Mutant, ...] = tuple(
+    BY_NAME[name]
+    for name in (
+        "commit-before-the-look",
+        "look-before-the-write",
+        "commit-before-the-manifest",
+        "an-unknown-write-counts-as-failed",
+        "a-manifest-carries-only-its-own-committables",
+        "a-dead-branch-is-restored",
+        "a-shared-chunk-is-deleted",
+        "a-savepoint-carries-committables",
+        "the-final-checkpoint-is-skipped",
+        "one-exhausted-reader-counts-for-all",
+    )
+)
+"""Seconds: part of every test run."""

@@ -53,12 +53,3 @@ def rows_on_their_way_are_not_noted(plant: Planting) -> None:
         return original(self)
 
     plant.method(real._Recording, "finished", wrong)
-
-
-@mutant(
-    "T49",
-    "A savepoint overtakes rows, which no other query can read.",
-    seeds(faults=replace(SLOW_CRASHES, savepoint=0.3)),
-)
-def a_savepoint_overtakes_rows(plant: Planting) -> None:
-    plant.function(real.may_overtake, lambda original, barrier: True)

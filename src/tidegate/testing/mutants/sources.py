@@ -8,8 +8,7 @@ from typing import Any
 import msgspec
 
 from tidegate.checkpoint import coordinator
-from tidegate.checkpoint import sources as real
-from tidegate.checkpoint.manifest import Interval, SourceState
+from tidegate.checkpoint.manifest import SourceState
 from tidegate.checkpoint.plan import CheckpointPlan
 from tidegate.checkpoint.running import Complete, Running, Turn
 from tidegate.checkpoint.sources import SplitAssigner
@@ -71,14 +70,6 @@ def a_split_on_its_way_is_forgotten(plant: Planting) -> None:
         return original(replace(self, open=()), progress)
 
     plant.method(SplitAssigner, "fold", wrong)
-
-
-@mutant("T35", "Splits are forgotten before anybody has read them: rows lost.", seeds(faults=CRASHES))
-def splits_are_forgotten_before_they_are_read(plant: Planting) -> None:
-    def wrong(original: Any, done: tuple[Interval, ...]) -> int:
-        return 1 << 20 if done else 0
-
-    plant.function(real.done_prefix, wrong)
 
 
 @mutant(

@@ -132,7 +132,9 @@ def key_group_ranges_do_not_tile(plant: Planting) -> None:
 
 
 @mutant(
-    "T26", "Windows that were closed before the barrier come back with the state: rows twice.", seeds(faults=CRASHES)
+    "T26",
+    "Windows that were closed before the barrier come back with the state: rows twice.",
+    seeds(135, faults=CRASHES),
 )
 def closed_windows_come_back(plant: Planting) -> None:
     plant.method(AggregateOperator, "_without_closed", lambda original, self, chunk, owners: chunk)

@@ -6,6 +6,7 @@ import argparse
 import sys
 
 from tidegate.testing.simulation.campaign import run_many, say
+from tidegate.testing.simulation.checked import checked
 from tidegate.testing.simulation.wide import print_work
 from tidegate.testing.simulation.world import Simulation
 
@@ -32,7 +33,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _replay(seed: int) -> int:
-    verdict = Simulation(seed, keep_trace=True).run()
+    verdict = checked(seed, keep_trace=True)
     sys.stdout.write("\n".join(verdict.trace) + "\n")
     say(f"seed {seed} ({verdict.query}): {verdict.steps} steps, {verdict.simulated_ms} simulated ms")
     for violation in verdict.violations:

@@ -30,8 +30,8 @@ SAVEPOINTS_MAX = 1
 """Of each run; thousands of seeds make thousands of cuts."""
 
 
-def checked(seed: int) -> Verdict:
-    simulation = Simulation(seed)
+def checked(seed: int, *, keep_trace: bool = False) -> Verdict:
+    simulation = Simulation(seed, keep_trace=keep_trace)
     try:
         return _with_cuts(simulation, seed)
     except Exception as error:  # noqa: BLE001
@@ -39,7 +39,7 @@ def checked(seed: int) -> Verdict:
         frame = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{frame.filename.rpartition('/')[2]}:{frame.lineno}"
         accused = f"{type(error).__name__} at {where}: {error}"
-        return Verdict(seed, simulation.query.name, (accused,), "", 0, 0, Tally())
+        return replace(simulation.verdict, violations=(accused,), tally=Tally())
 
 
 def _with_cuts(simulation: Simulation, seed: int) -> Verdict:

@@ -129,6 +129,7 @@ class People:
             idle_timeout_ms=self._manner.idle_timeout_ms,
             message_repeat_ms=pick((300, 1_000)),
             batch_rows_max=pick((4, 12, 50)),
+            capture_rows=pick((1, 3, 1_000)),
             channel_batches_max=pick((1, 2, 8)),
             restart_strategy=pick((*RestartStrategy, RestartStrategy.EXPONENTIAL)),
             restart_failures_max=3,
@@ -181,6 +182,10 @@ class People:
 
     def _finish(self) -> None:
         self.finished_ms = self._agenda.now_ms
+        if self.drained:
+            # All windows are closed: whoever went on from here would find the rest of the input late.
+            for driver in self.living:
+                driver.crash()
 
     def _savepoint_of(self, driver: SimulatedDriver) -> _Wish | None:
         """The savepoint this driver ended with, if it did."""

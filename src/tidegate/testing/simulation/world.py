@@ -102,6 +102,11 @@ class Simulation:
         while not self._over and self._agenda.run_next():
             pass
         self._audit()
+        return self.verdict
+
+    @property
+    def verdict(self) -> Verdict:
+        """As far as the run has come."""
         return Verdict(
             self._seed,
             self.query.name,

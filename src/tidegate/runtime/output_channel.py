@@ -1,4 +1,4 @@
-"""Both ends of a channel: a queue where it is read, credit and a short queue where it is written.
+"""The writing end of a channel: credit, and a short queue of what waits for it.
 
 Credit counts batches and bytes; only batches need it. What has to wait for credit waits in order, barriers included, and rows that
 wait are put together: so batches are small while the stream is light and grow as soon as the reader falls behind.
@@ -11,43 +11,21 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from typing import Protocol, TypeAlias
+from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import polars as pl
 
-from tidegate.model.elements import Barrier, Batch, CancelCheckpoint, Element, Watermark
+from tidegate.model.elements import Barrier, Batch, Element, Watermark
 from tidegate.model.errors import SlotLost
 from tidegate.model.ids import ChannelId, CheckpointId
+from tidegate.runtime.waiting_rows import WaitingRows
 from tidegate.runtime.window import ROWS_MIN, Window
 
 Transmit: TypeAlias = Callable[[ChannelId, int, Element], None]
 
 BATCH_BYTES_TARGET = 1024 * 1024
 """Waiting rows are put together up to this size, or up to the target in rows."""
-
-
-@dataclass(slots=True)
-class _WaitingRows:
-    frames: list[pl.DataFrame] = field(default_factory=list)
-    rows: int = 0
-    size_bytes: int = 0
-
-    def add(self, rows: pl.DataFrame, size_bytes: int) -> None:
-        self.frames.append(rows)
-        self.rows += rows.height
-        self.size_bytes += size_bytes
-
-    def frame(self) -> pl.DataFrame:
-        return concatenate(self.frames)
-
-    def cut(self, rows: int) -> _WaitingRows:
-        """Splits off the first ``rows``, by reference."""
-        whole = self.frame()
-        size_bytes = self.size_bytes * rows // self.rows
-        first = _WaitingRows([whole.head(rows)], rows, size_bytes)
-        self.frames, self.rows, self.size_bytes = [whole.slice(rows)], self.rows - rows, self.size_bytes - size_bytes
-        return first
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +36,6 @@ class _UnderWay:
     size_bytes: int
     rows_ahead: int
     sent_ms: float
-
-
-def concatenate(frames: list[pl.DataFrame]) -> pl.DataFrame:
-    return frames[0] if len(frames) == 1 else pl.concat(frames, how="vertical", rechunk=True)
 
 
 class OutputChannel:
@@ -110,7 +84,7 @@ class OutputChannel:
         self._under_way_bytes = 0
         self._overdrawn = False
         """More is under way than credit allows."""
-        self._waiting: deque[_WaitingRows | Element] = deque()
+        self._waiting: deque[WaitingRows | Element] = deque()
         self._waiting_rows = 0
         self._waiting_bytes = 0
 
@@ -152,7 +126,7 @@ class OutputChannel:
         while self.waits_for(checkpoint):
             head = self._waiting.popleft()
             match head:
-                case _WaitingRows():
+                case WaitingRows():
                     self._overdrawn = True
                     self._send_rows(head)
                 case Barrier(checkpoint=number) if number == checkpoint:
@@ -182,19 +156,19 @@ class OutputChannel:
         self._waiting_bytes += size_bytes
         group = self._open_group()
         if group is None:
-            group = _WaitingRows()
+            group = WaitingRows()
             self._waiting.append(group)
         group.add(rows, size_bytes)
 
-    def _open_group(self) -> _WaitingRows | None:
+    def _open_group(self) -> WaitingRows | None:
         """Waiting rows that new ones may join. They may step before a watermark (it only arrives later), never before a barrier."""
         waiting = self._waiting
         last = waiting[-1] if waiting else None
         if isinstance(last, Watermark) and len(waiting) > 1:
             last = waiting[-2]
-        return last if isinstance(last, _WaitingRows) and self._small(last) else None
+        return last if isinstance(last, WaitingRows) and self._small(last) else None
 
-    def _small(self, group: _WaitingRows) -> bool:
+    def _small(self, group: WaitingRows) -> bool:
         return group.rows < self._batch_rows and group.size_bytes < BATCH_BYTES_TARGET
 
     @property
@@ -205,7 +179,7 @@ class OutputChannel:
         waiting = self._waiting
         while waiting:
             head = waiting[0]
-            if not isinstance(head, _WaitingRows):
+            if not isinstance(head, WaitingRows):
                 waiting.popleft()
                 self._send(head)
                 continue
@@ -227,7 +201,7 @@ class OutputChannel:
             and self._under_way_rows < self._window.rows
         )
 
-    def _send_rows(self, head: _WaitingRows) -> None:
+    def _send_rows(self, head: WaitingRows) -> None:
         self._waiting_rows -= head.rows
         self._waiting_bytes -= head.size_bytes
         self._under_way.append(_UnderWay(head.rows, head.size_bytes, self._under_way_rows, self._now()))
@@ -235,7 +209,7 @@ class OutputChannel:
         self._under_way_bytes += head.size_bytes
         self._send(Batch(head.frame()))
 
-    def _grows(self, head: _WaitingRows) -> bool:
+    def _grows(self, head: WaitingRows) -> bool:
         """Credit is short and nothing urgent stands behind: better one larger batch a little later."""
         if len(self._under_way) * 2 < self._batches_max or head is not self._open_group():
             return False
@@ -245,91 +219,3 @@ class OutputChannel:
         sequence = self._sequence
         self._sequence += 1
         self._transmit(self.channel, sequence, element)
-
-
-@dataclass(frozen=True, slots=True)
-class Taken:
-    """An element read, and the credit its batches give back."""
-
-    element: Element
-    batches: int = 0
-    size_bytes: int = 0
-
-
-class Watcher(Protocol):
-    def arrived(self, channel: ChannelId, element: Batch | Barrier | CancelCheckpoint) -> None:
-        """Put into the queue of ``channel`` just now."""
-        ...
-
-
-class InputChannel:
-    """The reading end: what arrived, in order, checked for gaps. Credit bounds its length."""
-
-    __slots__ = ("_expected", "_queue", "batches", "channel", "watcher")
-
-    def __init__(self, channel: ChannelId) -> None:
-        self.channel = channel
-        self._queue: deque[Element] = deque()
-        self._expected = 0
-        self.batches = 0
-        self.watcher: Watcher | None = None
-
-    def __len__(self) -> int:
-        return len(self._queue)
-
-    @property
-    def makes_rows(self) -> bool:
-        """The next element may lead to output that needs room: all but barriers and their cancellation."""
-        return not isinstance(self._queue[0], Barrier | CancelCheckpoint)
-
-    def push(self, sequence: int, element: Element) -> None:
-        if sequence != self._expected:
-            raise SlotLost(
-                f"channel {self.channel} brought element {sequence} where {self._expected} was expected",
-                hint="frames were lost or doubled between two slots; the attempt restarts from the last checkpoint",
-            )
-        self._expected += 1
-        self._queue.append(element)
-        if isinstance(element, Batch):
-            self.batches += 1
-        if self.watcher is not None and isinstance(element, Batch | Barrier | CancelCheckpoint):
-            self.watcher.arrived(self.channel, element)
-
-    def rows_before(self, checkpoint: CheckpointId) -> tuple[tuple[pl.DataFrame, ...], Barrier | None]:
-        """Rows that wait before the first barrier of ``checkpoint`` or a newer one, and that barrier if it has arrived."""
-        frames: list[pl.DataFrame] = []
-        for element in self._queue:
-            match element:
-                case Batch(rows=rows):
-                    frames.append(rows)
-                case Barrier(checkpoint=number) if number >= checkpoint:
-                    return tuple(frames), element
-                case _:
-                    pass
-        return tuple(frames), None
-
-    def take(self, rows_max: int) -> Taken:
-        """The next element. Batches that follow each other are read as one, up to ``rows_max`` rows.
-
-        Watermarks between them wait until the last of the batches: later is always safe.
-        """
-        first = self._queue.popleft()
-        if not isinstance(first, Batch):
-            return Taken(first)
-        frames, rows, size_bytes = [first.rows], first.rows.height, first.rows.estimated_size()
-        watermark: Watermark | None = None
-        while self._queue:
-            element = self._queue[0]
-            if isinstance(element, Watermark):
-                watermark = element
-            elif isinstance(element, Batch) and rows + element.rows.height <= rows_max:
-                frames.append(element.rows)
-                rows += element.rows.height
-                size_bytes += element.rows.estimated_size()
-            else:
-                break
-            self._queue.popleft()
-        if watermark is not None:
-            self._queue.appendleft(watermark)
-        self.batches -= len(frames)
-        return Taken(Batch(concatenate(frames)), len(frames), int(size_bytes))
