@@ -54,6 +54,7 @@ soak: setup  ## the tests that `make test` has in a short version only
 
 chaos: setup  ## real Spark: SECONDS=180 of kills and freezes, the harm of less, then RUNS=20 runs with a kill each
 	@$(PY) tools/storm.py --seconds $(SECONDS)
+	@$(PY) tools/storm.py --skewed
 	@$(PY) tools/storm.py --harm at-least-once
 	@$(PY) tools/storm.py --harm alignment
 	@$(PY) tools/storm.py --harm look

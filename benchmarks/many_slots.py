@@ -1,6 +1,6 @@
 """Many slots with little data: what a checkpoint costs when all of its cost is the slots themselves.
 
-    python -m benchmarks.many_slots [--slots 32] [--checkpoints 60] [--rate 2000]
+    python -m benchmarks.many_slots [--slots 32] [--checkpoints 60] [--rate 200]
 
 A running count behind a keyed exchange, so that every slot has a channel to every other one, with a checkpoint every second. Printed
 are the time to deploy, the duration of the checkpoints by phase, and what each process takes: CPU while the checkpoints were
@@ -42,10 +42,10 @@ PHASES = (
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description="Many slots with little data.")
     parser.add_argument("--slots", type=int, default=32)
     parser.add_argument("--checkpoints", type=int, default=60)
-    parser.add_argument("--rate", type=int, default=2_000, help="rows per second")
+    parser.add_argument("--rate", type=int, default=200, help="rows per second")
     options = parser.parse_args()
     spark = tidegate.local_session("tidegate-many-slots", cores=options.slots)
     with tempfile.TemporaryDirectory(prefix="tidegate-many-slots-") as folder:

@@ -2,8 +2,8 @@
 """Part of `make chaos`: many short runs on real Spark, each with a kill -9 of a random slot or of the driver at a random moment.
 
 Every run is judged like the demo: its Parquet output must equal Spark batch over the same bids. A killed driver is started again
-on the same checkpoint location, as an operator of the cluster would. Prints each run, then the medians; exit code 1 if any
-output was wrong or any process of a dead driver's job was still alive ten seconds later.
+on the same checkpoint location, as an operator of the cluster would. Prints each run, then the median time from a slot's kill to the
+next checkpoint; exit code 1 if any output was wrong or any process of a dead driver's job was still alive ten seconds later.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ SECONDS, RATE = 14, 20_000
 ORPHAN_LIMIT_S = 10.0
 RUN_LIMIT_S = 240.0
 VOID_RUNS_MAX = 3
+RECOVERY_TARGET_S = 3.0
 
 
 @dataclass
@@ -65,12 +66,13 @@ def main() -> int:
 def summarise(outcomes: list[Outcome]) -> int:
     bad = [outcome for outcome in outcomes if outcome.problem]
     recoveries = [outcome.recovery_s for outcome in outcomes if outcome.recovery_s is not None]
-    median = (
-        f"; median {statistics.median(recoveries):.1f} s from a slot's kill to the next checkpoint"
-        if recoveries
-        else ""
-    )
-    print(f"{'FAILED' if bad else 'OK'}: {len(outcomes) - len(bad)} of {len(outcomes)} runs exactly once{median}")
+    if recoveries:
+        # Beside its target, but never a failure: how long it takes says as much about the machine.
+        print(
+            f"chaos: from the kill of a slot to the next completed checkpoint: median {statistics.median(recoveries):.1f} s "
+            f"of {len(recoveries)} kills, longest {max(recoveries):.1f} s (target: median under {RECOVERY_TARGET_S:.0f} s)"
+        )
+    print(f"{'FAILED' if bad else 'OK'}: {len(outcomes) - len(bad)} of {len(outcomes)} runs exactly once")
     return 1 if bad else 0
 
 
@@ -108,18 +110,24 @@ def kill_driver(folder: Path, chance: random.Random) -> str:
     process = start_child(folder)
     deadline_s = time.monotonic() + RUN_LIMIT_S
     while not (folder / "running").exists():
-        if process.poll() is not None or time.monotonic() > deadline_s:
+        if ended_within(process, 0.05) or time.monotonic() > deadline_s:
             process.kill()
             return f"the first driver did not get going: {process.communicate()[0][-2000:]}"
-        time.sleep(0.05)
-    time.sleep(chance.uniform(0.0, SECONDS * 0.4))
-    if process.poll() is not None:
+    if ended_within(process, chance.uniform(0.0, SECONDS * 0.4)):
         return "void: the driver had ended before it could be killed"
     family = psutil.Process(process.pid).children(recursive=True)
     process.send_signal(signal.SIGKILL)
     process.wait()
     _, alive = psutil.wait_procs(family, timeout=ORPHAN_LIMIT_S)
     return f"alive {ORPHAN_LIMIT_S:.0f} s after the driver's death: {[p.pid for p in alive]}" if alive else ""
+
+
+def ended_within(process: subprocess.Popen[str], seconds: float) -> bool:
+    try:
+        process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
 
 
 def start_child(folder: Path) -> subprocess.Popen[str]:
@@ -137,7 +145,7 @@ def run_query(folder: Path) -> int:
     from tidegate.spark.session import local_session
 
     work = json.loads((folder / "work.json").read_text())
-    spark = local_session("tidegate-chaos", cores=2)
+    spark = local_session("tidegate-chaos")
     register(spark)
     # The pace of the bids begins with the query: without this, a slow deploy would eat the time to kill in.
     warm_up(spark)

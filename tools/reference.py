@@ -4,6 +4,7 @@
     docs/reference/options.md     from api/options.py
     docs/reference/functions.md   from the registries of operators/
     docs/reference/protocol.md    from what the model check sees the coordinator do
+    docs/reference/traps.md       from the docstrings of the tests and the catalogue of mutants
 
 `tests/unit/project/test_reference.py` fails when a page and the code disagree.
 """
@@ -14,6 +15,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from pyspark.sql import functions as F
+from traps import traps_page
 
 from tidegate.api.options import describe_options
 from tidegate.operators import accumulators
@@ -103,6 +105,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "options.md": options_page,
     "functions.md": functions_page,
     "protocol.md": protocol_page,
+    "traps.md": traps_page,
 }
 
 if __name__ == "__main__":

@@ -6,8 +6,9 @@ that died is started again on the same checkpoint locations, and is not killed a
 the windows in Parquet must be Spark batch's row for row, and the last row of every key of the running aggregate as well.
 
     python tools/storm.py [--seconds 180] [--seed N]
-    python tools/storm.py --harm at-least-once    kills in at-least-once mode, with barriers skewed on purpose: bids count twice
-    python tools/storm.py --harm alignment        exactly-once mode with the alignment taken out of the slots: the same
+    python tools/storm.py --skewed                kills of slots, with barriers skewed on purpose: right all the same
+    python tools/storm.py --harm at-least-once    the same kills in at-least-once mode: bids count twice
+    python tools/storm.py --harm alignment        the same in exactly-once mode, with the alignment taken out of the slots
     python tools/storm.py --harm look             a coordinator that does not look for its successor: rows repeat
 
 Exit code 0: the output was right, or, with --harm, the harness did see the damage.
@@ -31,7 +32,7 @@ from pathlib import Path
 
 from storm_processes import DriverProcess, Victim, await_file, send
 
-FIRST_START_LIMIT_S = 240.0
+FIRST_START_LIMIT_S = 400.0
 AFTER_STORM_S = 400.0
 LOOK_S = 0.1
 """Between two looks at the processes."""
@@ -48,8 +49,8 @@ class Weather:
     freeze_s: float = 5.0
 
 
-HARMFUL = Weather(driver_kill_s=NEVER, freeze_every_s=NEVER)
-HARM_SECONDS = 30.0
+SLOTS_ONLY = Weather(driver_kill_s=NEVER, freeze_every_s=NEVER)
+SKEWED_SECONDS = 25.0
 LOOK_SECONDS = 12.0
 
 
@@ -58,6 +59,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=180.0)
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--harm", choices=("at-least-once", "alignment", "look"))
+    parser.add_argument("--skewed", action="store_true")
     for name, what in (("slot", "kill -9 of a slot"), ("driver", "kill -9 of the driver"), ("freeze", "SIGSTOP")):
         default = getattr(Weather, "freeze_every_s" if name == "freeze" else f"{name}_kill_s")
         parser.add_argument(f"--{name}-every", type=float, default=default, help=f"seconds between two: {what}")
@@ -66,7 +68,7 @@ def main() -> int:
     weather = Weather(options.slot_every, options.driver_every, options.freeze_every)
     folder = Path(tempfile.mkdtemp(prefix="tidegate-storm-"))
     try:
-        code = run(folder, options.harm, options.seconds, weather, options.seed)
+        code = run(folder, options.harm, options.seconds, weather, options.seed, skewed=options.skewed)
     except KeyboardInterrupt:
         print("storm: interrupted; all its processes are ended", flush=True)
         code = 130
@@ -77,15 +79,20 @@ def main() -> int:
     return code
 
 
-def run(folder: Path, harm: str | None, seconds: float, weather: Weather, seed: int) -> int:
+def run(folder: Path, harm: str | None, seconds: float, weather: Weather, seed: int, *, skewed: bool) -> int:
     if harm == "look":
         return see_harm_without_the_look(folder)
-    if harm:
-        seconds, weather = HARM_SECONDS, HARMFUL
-    what = f"{seconds:.0f} s of kills and freezes" if harm is None else f"the harm of '{harm}'"
+    skewed = skewed or harm is not None
+    if skewed:
+        seconds, weather = SKEWED_SECONDS, SLOTS_ONLY
+    what = (
+        f"the harm of '{harm}'"
+        if harm
+        else f"{seconds:.0f} s of kills{' with skewed barriers' if skewed else ' and freezes'}"
+    )
     print(f"storm: {what}, replay with --seed {seed}", flush=True)
-    (folder / "work.json").write_text(json.dumps({"seconds": seconds, "harm": harm}))
-    with Storm(folder, seconds, weather, random.Random(seed), needs_checkpoints=harm is not None) as storm:
+    put_work(folder, seconds, harm, skewed=skewed)
+    with Storm(folder, seconds, weather, random.Random(seed), needs_skew=skewed) as storm:
         problem = storm.blow() or storm.come_to_an_end()
         counts = storm.counts
     if problem:
@@ -94,19 +101,24 @@ def run(folder: Path, harm: str | None, seconds: float, weather: Weather, seed: 
     return verdict(json.loads((folder / "result.json").read_text()), counts, harm)
 
 
+def put_work(folder: Path, seconds: float, harm: str | None, *, skewed: bool = False, gates: bool = False) -> None:
+    """What the drivers are to do."""
+    (folder / "work.json").write_text(json.dumps({"seconds": seconds, "harm": harm, "skewed": skewed, "gates": gates}))
+
+
 class Storm:
     """Kills and freezes by the clock, which starts when the queries run. One driver at a time; a new one as soon as it is gone."""
 
     def __init__(
-        self, folder: Path, seconds: float, weather: Weather, chance: random.Random, *, needs_checkpoints: bool
+        self, folder: Path, seconds: float, weather: Weather, chance: random.Random, *, needs_skew: bool
     ) -> None:
-        """``needs_checkpoints``: no slot is killed before a checkpoint was completed since the last kill: only what a
-        checkpoint has kept can do harm."""
+        """``needs_skew``: a query's slot is killed only after a checkpoint with barriers far apart: none other can have kept
+        rows that come again."""
         self._folder = folder
         self._seconds = seconds
         self._weather = weather
         self._chance = chance
-        self._needs_checkpoints = needs_checkpoints
+        self._needs_skew = needs_skew
         self._began_s = time.monotonic()
         self._frozen: tuple[Victim, float] | None = None
         self._at_last_kill: dict[str, int] = {}
@@ -166,12 +178,10 @@ class Storm:
         return f"processes outlived their driver: {', '.join(orphans)}" if orphans else ""
 
     def _kill_slot(self) -> bool:
-        status = self._driver.status()
-        if self._needs_checkpoints and not all(
-            checkpoint > self._at_last_kill.get(name, 0) for name, checkpoint in status.checkpoints.items()
-        ):
-            return False
-        slots = self._driver.slots()
+        status, slots = self._driver.status(), self._driver.slots()
+        if self._needs_skew:
+            harmful = status.skewed(self._at_last_kill)
+            slots = [slot for slot in slots if slot.query in harmful]
         if not slots:
             return False
         victim = self._chance.choice(slots)
@@ -212,7 +222,7 @@ class Storm:
 
     def _tell(self, what: str) -> None:
         at_s = time.monotonic() - self._began_s
-        print(f"storm: {at_s:6.1f} s  {what}; checkpoints: {self._driver.status() or 'none yet'}", flush=True)
+        print(f"storm: {at_s:6.1f} s  {what}; checkpoints: {self._driver.status()}", flush=True)
 
     def _log(self) -> str:
         return (self._folder / "log").read_text(errors="replace")[-3000:]
@@ -224,7 +234,8 @@ def verdict(result: dict, counts: Counter[str], harm: str | None) -> int:
     seen = bool(result["problems"])
     if harm is None:
         after = ", ".join(f"{counts[what]} {what}" for what in ("slot kills", "driver kills", "freezes"))
-        print(f"{'FAILED' if seen else f'OK: {result["rows"]:,} rows equal Spark batch' + chr(39) + 's'} after {after}")
+        right = f"OK: {result['rows']:,} rows equal Spark batch's"
+        print(f"{'FAILED: wrong output' if seen else right} after {after}")
         return 1 if seen else 0
     print(f"OK: the damage of '{harm}' is seen" if seen else f"FAILED: '{harm}' did no harm: the harness is blind")
     return 0 if seen else 1
@@ -237,7 +248,7 @@ def see_harm_without_the_look(folder: Path) -> int:
     for harm in (None, "look"):
         place = folder / ("without" if harm else "with")
         place.mkdir()
-        (place / "work.json").write_text(json.dumps({"seconds": LOOK_SECONDS, "harm": harm, "gates": True}))
+        put_work(place, LOOK_SECONDS, harm, gates=True)
         print(f"storm: two drivers, {place.name} the look", flush=True)
         with driver(place, "A") as first:
             await_file(place / "A-holds-manifest", first)

@@ -16,6 +16,7 @@ import psutil
 
 TOOLS = Path(__file__).resolve().parent
 ORPHAN_LIMIT_S = 20.0
+SKEW_MIN_MS = 400
 
 
 @dataclass(frozen=True)
@@ -40,14 +41,24 @@ class Status:
             query["completed"] > 0 for query in self.queries.values() if query["phase"] != "ended"
         )
 
+    def skewed(self, after: dict[str, int]) -> set[str]:
+        """Queries whose newest checkpoint is newer than ``after`` says and had barriers far apart."""
+        return {
+            name
+            for name, query in self.queries.items()
+            if query["checkpoint"] > after.get(name, 0) and query["skew_ms"] >= SKEW_MIN_MS
+        }
+
     def __str__(self) -> str:
-        return ", ".join(f"{name} {query['checkpoint']} ({query['phase']})" for name, query in self.queries.items())
+        told = (f"{name} {query['checkpoint']} ({query['phase']})" for name, query in self.queries.items())
+        return ", ".join(told) or "none since the driver was started"
 
 
 @dataclass(frozen=True)
 class Victim:
     name: str
     pid: int
+    query: str = ""
 
 
 class DriverProcess:
@@ -92,7 +103,7 @@ class DriverProcess:
         """Slots that are alive now and descend from this very driver: the file may be older than their death."""
         family = self.family()
         return [
-            Victim(f"slot {slot} of {name}", pid)
+            Victim(f"slot {slot} of {name}", pid, name)
             for name, query in self.status().queries.items()
             for slot, pid in sorted(query["pids"].items())
             if pid in family
@@ -144,7 +155,7 @@ def send(pid: int, what: signal.Signals) -> bool:
     return True
 
 
-def await_file(path: Path, driver: DriverProcess, limit_s: float = 240.0) -> None:
+def await_file(path: Path, driver: DriverProcess, limit_s: float = 400.0) -> None:
     """Ends the program when ``driver`` is gone before the file is there."""
     deadline_s = time.monotonic() + limit_s
     while not path.exists():

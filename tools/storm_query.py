@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import sys
 import time
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
+from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -25,6 +27,8 @@ from tidegate.spark.session import local_session
 FOLDER = Path(os.environ["STORM_FOLDER"])
 NAME = os.environ["STORM_NAME"]
 RATE = 4_000
+SKEWED_ROWS, NAP_S, NAP_EVERY = 100, 1.5, 30
+"""Rows of a batch, and the naps of slot 0: how long, and one in how many batches."""
 SILENCE = "4 seconds"
 """Shorter than a freeze: a slot that was frozen may find when it wakes that it was given up."""
 
@@ -34,7 +38,7 @@ def main() -> int:
     if work["harm"] == "look":
         plan_of = launch.plan_of
         launch.plan_of = lambda *args: replace(plan_of(*args), rules=without(1))
-    if work.get("gates"):
+    if work["gates"]:
         plant_gates()
     spark = local_session("tidegate-storm", cores=4)
     register(spark)
@@ -75,16 +79,19 @@ def running(bids: DataFrame) -> DataFrame:
     )
 
 
-def slowed(bids: DataFrame) -> DataFrame:
-    """Half of the bids go through a function that is slow: barriers reach the exchange at very different moments."""
+def skewed(bids: DataFrame) -> DataFrame:
+    """All slots take equally long, but slot 0 in few long naps: its barriers reach the exchange up to ``NAP_S`` after the others',
+    and meanwhile the others go on. The naps also set the pace, in place of the clock: any machine has as much time to kill in."""
 
-    @F.pandas_udf("long")
-    def crawl(price):
-        time.sleep(0.25)
+    @F.pandas_udf("long")  # pyright: ignore[reportCallIssue]
+    def doze(price):
+        if TaskContext.get().partitionId() != 0:  # pyright: ignore[reportOptionalMemberAccess]
+            time.sleep(NAP_S / NAP_EVERY)
+        elif random.random() < 1 / NAP_EVERY:
+            time.sleep(NAP_S)
         return price
 
-    slow = bids.where("bidder % 2 = 0").withColumn("price", crawl("price"))
-    return bids.where("bidder % 2 = 1").union(slow)
+    return bids.withColumn("price", doze("price"))
 
 
 class Journal:
@@ -104,24 +111,25 @@ class Journal:
 
 
 def start_queries(spark: SparkSession, work: dict) -> dict:
-    skewed = work["harm"] in ("at-least-once", "alignment")
-
-    def stream() -> DataFrame:
-        bids = spark.readStream.format("tidegate-nexmark").options(**source(work), rate=str(RATE)).load()
-        return slowed(bids) if skewed else bids
+    pace = {} if work["skewed"] else {"rate": str(RATE)}
+    bids = spark.readStream.format("tidegate-nexmark").options(**source(work), **pace).load()
+    bids = skewed(bids) if work["skewed"] else bids
 
     def writer(name: str, rows: DataFrame):
         writer = (
             tidegate.writeStream(rows).queryName(name).option("checkpointLocation", str(FOLDER / f"{name}-checkpoints"))
         )
-        writer = writer.option("atEnd", "drain").option("parallelism", 2).option("silenceTimeout", SILENCE)
+        writer = writer.option("atEnd", "drain").option("parallelism", 2)
+        writer = (
+            writer.option("batchRowsMax", SKEWED_ROWS) if work["skewed"] else writer.option("silenceTimeout", SILENCE)
+        )
         if work["harm"] == "at-least-once":
             writer = writer.option("checkpointMode", "at-least-once")
         return writer.trigger(availableNow=True, checkpoint="1 second")
 
-    queries = {"windows": writer("windows", windows(stream())).format("parquet").start(str(FOLDER / "windows-output"))}
-    if not work.get("gates"):
-        updates = writer("running", running(stream())).outputMode("update")
+    queries = {"windows": writer("windows", windows(bids)).format("parquet").start(str(FOLDER / "windows-output"))}
+    if not work["gates"]:
+        updates = writer("running", running(bids)).outputMode("update")
         queries["running"] = updates.foreach(Journal(FOLDER / "running-output")).start()
     return queries
 
@@ -136,6 +144,7 @@ def tell(queries: dict) -> None:
             "phase": now.phase if query.isActive else "ended",
             "attempt": now.attempt,
             "checkpoint": 0 if last is None else last.checkpoint,
+            "skew_ms": 0 if last is None else max((times.alignment_ms for _, times in last.acks), default=0),
             "completed": now.history.completed,
             "pids": now.pids if query.isActive else {},
         }
@@ -155,7 +164,7 @@ def compare(spark: SparkSession, work: dict) -> tuple[int, list[str]]:
     """How many rows Spark batch has, and in words what is wrong with ours."""
     batch = spark.read.format("tidegate-nexmark").options(**source(work)).load()
     rows, problems = compare_windows(spark, batch)
-    if not work.get("gates"):
+    if not work["gates"]:
         more_rows, more_problems = compare_running(batch)
         rows, problems = rows + more_rows, problems + more_problems
     return rows, problems

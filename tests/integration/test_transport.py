@@ -18,7 +18,7 @@ from tidegate.model.errors import SlotLost
 from tidegate.model.ids import Attempt, ChannelId, CheckpointId, SlotIndex
 from tidegate.model.messages import EndAttempt, SlotAlive, SlotFailed, SlotReady
 from tidegate.transport.control import DriverControl, SlotControl
-from tidegate.transport.data import CreditReceived, DataPlane, Received
+from tidegate.transport.data import CREDIT_REPEATS, CreditReceived, DataPlane, Received
 from tidegate.transport.endpoints import DriverEndpoints, SlotEndpoints
 from tidegate.transport.guard import KeyGuard
 from tidegate.transport.heartbeat import DriverHeartbeat, SlotHeartbeat
@@ -159,12 +159,16 @@ def test_lost_credit_is_said_again_with_the_next_barrier(context):
     here.grant(THERE, 2, 50)
     here.close()
     again = DataPlane(context, SlotEndpoints("", "", driver.directory, None), ATTEMPT, SlotIndex(1), "")
-    again._granted = here._granted
+    again._granted, again._say_again = here._granted, here._say_again
     again.connect((there.address, again.address))
     there.connect((there.address, again.address))
     there.send(THERE, 0, Barrier(CheckpointId(1)))
     receive(again, 1)
     assert receive(there, 1) == [CreditReceived(THERE, 2, 50)]
+    for number in range(1, CREDIT_REPEATS + 1):
+        there.send(THERE, number, Barrier(CheckpointId(1 + number)))
+    receive(again, CREDIT_REPEATS)
+    assert again._say_again[THERE] == 0, "credit that does not change is not said for ever"
     for one in (again, there):
         one.close()
     driver.remove()

@@ -45,6 +45,18 @@ def skewed(random: Random) -> Callable[[ChannelId], bool]:
     return lambda channel: (channel.source != source and channel.target != target) or next(asked) % 7 == 0
 
 
+def stopwatch(random: Random) -> Callable[[], float]:
+    """Work takes any time: batches are processed in pieces of ever changing size."""
+    now_ms = 0.0
+
+    def look() -> float:
+        nonlocal now_ms
+        now_ms += random.choice([0.0, 0.0, 0.1, 3.0, 40.0, 900.0])
+        return now_ms
+
+    return look
+
+
 def graph_of(pipeline: Pipeline, parallelism: int) -> JobGraph:
     return build_graph(pipeline.plan, parallelism=parallelism, max_parallelism=MAX_PARALLELISM)
 
@@ -67,7 +79,14 @@ def test_the_output_is_that_of_a_direct_evaluation_and_everything_drains(
     """T14 T16 T19 T22 T24: no order of deliveries, no shortage of credit, no checkpoint on the way changes the result or stops it."""
     random = Random(seed)
     pipeline = kind(random)
-    harness = SlotHarness(graph_of(pipeline, parallelism), pipeline.connectors, tight(random), seed=seed, step_ms=1.0)
+    harness = SlotHarness(
+        graph_of(pipeline, parallelism),
+        pipeline.connectors,
+        tight(random),
+        seed=seed,
+        step_ms=1.0,
+        clock=random.choice([None, stopwatch(Random(seed))]),
+    )
     run(pipeline, random, harness, checkpoints=3)
     harness.finish()
     assert pipeline.sink.rows() == pipeline.expected
@@ -94,6 +113,7 @@ def test_every_snapshot_is_a_consistent_cut_at_any_parallelism(seed: int, kind: 
             channel_ready=skewed(random),
             commit_chance=0.5,
             step_ms=1.0,
+            clock=random.choice([None, stopwatch(Random(seed))]),
         )
         run(pipeline, random, harness, checkpoints=3)
         harness.advance(random.randrange(300))

@@ -13,12 +13,12 @@ from tidegate.testing.simulation.checked import checked
 from tidegate.testing.simulation.faults import Faults
 from tidegate.testing.simulation.judging import Promise
 from tidegate.testing.simulation.people import Manner
-from tidegate.testing.simulation.wide import GROWTH_MAX, measure
 from tidegate.testing.simulation.world import Simulation, Verdict
 
 SEEDS = range(20)
 
 PINNED = [
+    1316,  # A stop while a failed commit paused before its next try waited for ever for an answer to a question nobody had asked.
     10016,  # The document of a savepoint landed after its export had failed and taken the chunks away again.
     73,  # A split that had been assigned before the failure was read behind a later one: its rows came after the watermark.
 ]
@@ -66,7 +66,8 @@ GROUPS = {
 
 @pytest.mark.parametrize("group", GROUPS)
 def test_one_group_of_faults_in_full_strength(group: str) -> None:
-    """T28 T29 T65: jumping and skewed clocks; T46: rescale; T49 T50 T51: savepoints; the others as above."""
+    """T3: commits that land late, in part, or without an answer; T11 T12: storage that tears and delays writes; T28 T29 T65: jumping
+    and skewed clocks; T46: rescale; T49 T50 T51: savepoints."""
     seen: Counter[str] = Counter()
     for seed in (101, 102, 103):
         verdict = Simulation(seed, faults=GROUPS[group]).run()
@@ -85,12 +86,6 @@ def test_at_least_once_shows_rows_twice_and_loses_none() -> None:
         innocent(verdict)
         twice += verdict.tally.paths["rows counted twice, as at-least-once allows"]
     assert twice, "at-least-once never counted a row twice: the harness sees nothing"
-
-
-def test_the_work_of_a_checkpoint_grows_with_the_number_of_subtasks_and_no_faster() -> None:
-    """The best of several checkpoints is compared: a busy machine makes single ones slow."""
-    few, many = measure(100), measure(1_000)
-    assert many.us_per_subtask < GROWTH_MAX * few.us_per_subtask
 
 
 def test_one_seed_is_one_history_in_every_process() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tidegate.checkpoint import lifecycle
-from tidegate.testing.model import moves
+from tidegate.testing.model import reactions
 from tidegate.testing.model.world import Bounds
 from tidegate.testing.mutants.catalogue import BY_NAME, MUTANTS, QUICK
 from tidegate.testing.mutants.hunting import Killed, Survived, hunt
@@ -51,8 +51,8 @@ def test_planting_reaches_every_importer_and_leaves_no_trace() -> None:
     real = lifecycle.step
     with Planting() as planting:
         planting.function(lifecycle.step, lambda original, *args: original(*args))
-        assert moves.step is lifecycle.step is not real
-    assert moves.step is lifecycle.step is real
+        assert reactions.step is lifecycle.step is not real
+    assert reactions.step is lifecycle.step is real
     with pytest.raises(LookupError), Planting() as planting:
         planting.function(lambda: None, lambda original: None)
 

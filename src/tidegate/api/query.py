@@ -76,10 +76,12 @@ class StreamingQuery:
 
     @property
     def name(self) -> str | None:
+        """As given with ``queryName``."""
         return self._identity.name
 
     @property
     def isActive(self) -> bool:
+        """Until nothing of the query runs any more; also while it restarts."""
         return not self._master.ended.is_set()
 
     @property
@@ -105,10 +107,12 @@ class StreamingQuery:
 
     @property
     def lastProgress(self) -> StreamingQueryProgress | None:
+        """The newest report; it has ``checkpoint`` beyond PySpark's entries. None before the first."""
         return self._reports[-1] if self._reports else None
 
     @property
     def recentProgress(self) -> list[StreamingQueryProgress]:
+        """The last 100 reports, newest last."""
         return list(self._reports)
 
     def awaitTermination(self, timeout: float | None = None) -> bool | None:
@@ -200,6 +204,7 @@ class StreamingQuery:
         return _wait_for(self._master.savepoint(target, afterwards), timeout, "the savepoint").savepoint or target
 
     def explain_text(self, extended: bool = False) -> str:
+        """What ``explain`` prints."""
         return explain_query(self._plan, self._graph, self._config, self._sink_description, extended=extended)
 
     @property
@@ -225,6 +230,7 @@ class StreamingQuery:
         return self._master.status.now()
 
     def request_stop(self) -> None:
+        """``stop()`` without waiting for the end."""
         self._master.stop()
 
     def wait_ended(self, timeout: float) -> bool:

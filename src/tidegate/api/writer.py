@@ -34,13 +34,17 @@ class DataStreamWriter:
         return self
 
     def option(self, key: str, value: object) -> DataStreamWriter:
-        """An option of the query (see ``options.py``) or of the sink."""
+        """An option of the query (docs/reference/options.md lists them) or, by any other name, of the sink.
+
+        Names are matched without regard to case; one that looks like a misspelt option is refused at ``start()``.
+        """
         # Names are case-insensitive, and the last one given counts.
         self._options = {name: old for name, old in self._options.items() if name.lower() != key.lower()}
         self._options[key] = value
         return self
 
     def options(self, **options: object) -> DataStreamWriter:
+        """Several at once."""
         for key, value in options.items():
             self.option(key, value)
         return self
@@ -51,10 +55,12 @@ class DataStreamWriter:
         return self
 
     def queryName(self, queryName: str) -> DataStreamWriter:
+        """Shown in progress and log; for ``memory`` also the name of the table."""
         self._name = queryName
         return self
 
     def partitionBy(self, *cols: str | list[str]) -> DataStreamWriter:
+        """Directories ``column=value`` in the output of file sinks."""
         names = cols[0] if len(cols) == 1 and isinstance(cols[0], list | tuple) else cols
         self._partition_by = tuple(str(name) for name in names)
         return self
@@ -65,6 +71,7 @@ class DataStreamWriter:
         return self
 
     def foreachBatch(self, func: Callable[..., Any]) -> DataStreamWriter:
+        """Refused at ``start()``: there are no micro-batches to call ``func`` with."""
         self._foreach_batch = func
         return self
 
@@ -117,6 +124,7 @@ class DataStreamWriter:
         return launch(self.request())
 
     def toTable(self, tableName: str, *args: object, **kwargs: object) -> StreamingQuery:
+        """Refused: write files instead, and read them as a table."""
         raise InvalidQuery(
             f"toTable({tableName!r}) is not supported yet",
             hint='write files and read them as a table: .format("parquet").start(path)',

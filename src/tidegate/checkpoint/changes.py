@@ -96,7 +96,7 @@ def _changed_query(plan: CheckpointPlan, compared: _Comparison) -> Fit | Failure
         return refused
     manifest = compared.manifest
     if not compared.gone and not compared.new:
-        return Fit(manifest)
+        return Fit(manifest, tuple(_notes(compared)))
     return Fit(_adapted(plan, compared), tuple(_notes(compared)))
 
 
@@ -234,6 +234,11 @@ def _adapted(plan: CheckpointPlan, compared: _Comparison) -> Manifest:
 
 def _notes(compared: _Comparison) -> Iterator[str]:
     ref = compared.manifest.ref
+    if compared.manifest.drained:
+        yield (
+            f"checkpoint {ref} was drained: it is the end of the query. Its windows are closed, and rows that belong to them are "
+            "late; to read on all the same, start from it at a new checkpointLocation (startFrom)"
+        )
     for operator in compared.gone:
         if not is_input_state(operator):
             yield f"the state of operator {operator} in checkpoint {ref} is given up: this query has no such operator"

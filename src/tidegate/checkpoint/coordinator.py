@@ -53,7 +53,10 @@ def _handle(plan: CheckpointPlan, run: Running, event: Event) -> Turn:
                     run, effects, leave = _assign(run, message)
                     return run, (*missed, *effects), leave
                 case SourceExhausted():
-                    return replace(run, exhausted=run.exhausted | {(message.operator, message.slot)}), (), None
+                    # Said again and again: only the first time is news.
+                    reader = (message.operator, message.slot)
+                    known = reader in run.exhausted
+                    return run if known else replace(run, exhausted=run.exhausted | {reader}), (), None
         case ev.SplitsDiscovered(_, attempt) if attempt == run.attempt:
             return _assign(discovered(run, event))
         case ev.ClockTicked(now_ms):

@@ -29,7 +29,9 @@ def leave(
     unanswered = run.orders if run.orders.waiting else session.orders
     requests = tuple(dict.fromkeys((*session.requests, *run.trigger.requests)))
     session = replace(session, requests=requests, orders=unanswered.carried())
-    owed = run.commits[0].manifest.checkpoint if run.commits and isinstance(why, ef.Stopped) else None
+    # Only a commit that is under way is worth waiting for: one that pauses between two tries would never answer.
+    asked = [one.manifest.checkpoint for one in run.commits[:1] if one.asked_ms is not None]
+    owed = asked[0] if asked and isinstance(why, ef.Stopped) else None
     match why:
         case Complete():
             then, reason = ef.Finished(), "all input has been read and committed"

@@ -97,6 +97,8 @@ def step(plan: CheckpointPlan, state: State, event: Event) -> Step:
         ):
             return recovering.commit_restored(plan, state, manifest, now_ms)
         case Sweeping(session, attempt, choice), ev.SinksSwept(_, of) if of == attempt:
+            if recovering.is_over(plan, session, choice):
+                return ending.over(ef.Finished(), session)
             return Deploying(session, _prepare(plan, session, attempt, choice)), (ef.Deploy(attempt, choice.manifest),)
 
         case Deploying(session, run), ev.SplitsDiscovered(_, of) if of == run.attempt:

@@ -9,6 +9,7 @@ from tidegate.model.config import QueryConfig
 from tidegate.model.ids import OperatorId, PipelineId, SlotIndex, StageId, SubtaskId
 from tidegate.model.shape import StateShape
 from tidegate.plan.graph import JobGraph
+from tidegate.plan.relational import AssignWatermark
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +73,8 @@ class CheckpointPlan:
     """What the state of an operator means; a checkpoint is restored only into the same shapes. Sorted."""
     pinned: tuple[OperatorId, ...] = ()
     """Operators whose id the user chose."""
+    event_time: bool = False
+    """Watermarks decide what is late: once drained, everything that follows is."""
     upstream: tuple[tuple[StageId, tuple[StageId, ...]], ...] = ()
     """Stages a stage reads from: tells a subtask that is late from one that waits for a late one."""
     config: QueryConfig = field(default_factory=QueryConfig)
@@ -107,6 +110,7 @@ def plan_of(graph: JobGraph, pipeline: PipelineId, config: QueryConfig) -> Check
         stateful=graph.stateful_ids(),
         sinks=tuple(sorted(sink.id for sink in graph.sinks())),
         shapes=graph.state_shapes(),
+        event_time=any(isinstance(node, AssignWatermark) for stage in graph.stages for node in stage.nodes),
         pinned=graph.pinned_ids(),
         upstream=tuple(
             (stage.id, tuple(sorted({edge.source for edge in graph.inputs_of(stage.id)}))) for stage in graph.stages

@@ -37,7 +37,7 @@ class BlobStore(Protocol):
         ...
 
     def list(self, prefix: str) -> tuple[str, ...]:
-        """All keys that start with ``prefix``, sorted."""
+        """All keys that start with ``prefix``, sorted. Shows every create that had finished when the call began: recovery relies on it."""
         ...
 
     def delete(self, key: str) -> None:

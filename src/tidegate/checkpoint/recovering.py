@@ -10,7 +10,9 @@ from tidegate.checkpoint import effects as ef
 from tidegate.checkpoint.effects import Effect
 from tidegate.checkpoint.ending import Step
 from tidegate.checkpoint.events import Failure
+from tidegate.checkpoint.layout import IMPORTED
 from tidegate.checkpoint.manifest import Manifest, Restored
+from tidegate.checkpoint.orders import NO_ORDERS
 from tidegate.checkpoint.phases import (
     Claiming,
     CommittingRestored,
@@ -77,6 +79,15 @@ def sweep(plan: CheckpointPlan, session: Session, attempt: Attempt, choice: Choi
     # However late this lands, it can only touch attempts that our claim has fenced already.
     older_than = attempt if plan.rules.late_is_harmless else NEWEST_POSSIBLE
     return Sweeping(session, attempt, choice), (ef.SweepSinks(attempt, older_than, keep),)
+
+
+def is_over(plan: CheckpointPlan, session: Session, choice: Choice) -> bool:
+    """The pipeline was drained: all windows are closed, and whatever was read now would be dropped as late.
+
+    Its last output is visible, so there is nothing left to do. Going on is for a start from a drained savepoint at a new location.
+    """
+    drained = choice.manifest is not None and choice.manifest.drained and choice.manifest.attempt != IMPORTED
+    return drained and plan.event_time and session.orders == NO_ORDERS
 
 
 def retry_later(

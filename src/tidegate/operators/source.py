@@ -32,8 +32,12 @@ SPLITS_AHEAD = 2
 ASK_AGAIN_MS = 500.0
 """An unanswered question is repeated after this long."""
 
-POLL_MAX_MS = 5.0
-"""Readers without rows are asked again at the latest after this long."""
+POLL_MIN_MS = 5.0
+"""Readers that had rows the last time and have none now are asked again after this long, …"""
+POLL_MAX_MS = 50.0
+"""… and at the latest after this long."""
+POLL_QUIET_PART = 0.5
+"""In between: after this part of the time for which there were none. Rows wait little compared with how long they were waited for."""
 
 FromSource: TypeAlias = Batch | Watermark | Idle | SourceStatus | EndOfData
 
@@ -99,7 +103,10 @@ class SourceOperator(Stateless):
         self._idle = False
         self._active_ms = now_ms
         self._poll_at_ms = now_ms
-        self._poll_delay_ms = 1.0
+        self._empty_polls = 0
+        """Since there were rows, splits, or a wish to know."""
+        self._quiet_ms = now_ms
+        """Since when."""
         self._polled_ms = now_ms
         self.exhausted = False
         """EndOfData has been emitted."""
@@ -132,10 +139,10 @@ class SourceOperator(Stateless):
         self._told = frozenset()
         self._unassigned = message.unassigned
         self._no_more |= message.no_more
-        self._ask_at_ms = now_ms if message.splits else now_ms + self._config.discovery_interval_ms
+        self._ask_at_ms = now_ms if message.splits else now_ms + self._ask_pause_ms
         self._poll_at_ms = now_ms
         if message.splits:
-            self._poll_delay_ms = 1.0
+            self._empty_polls = 0
         if self._restored_idle and not self._unassigned:
             self._active_ms = float("-inf")
 
@@ -149,6 +156,13 @@ class SourceOperator(Stateless):
             self._ask_at_ms = now_ms + ASK_AGAIN_MS
         self._told = frozenset(self._unheard)
         return SplitRequest(len(self._open), tuple(sorted(self._unheard)), self._received, asks)
+
+    @property
+    def _ask_pause_ms(self) -> float:
+        """After the answer that there is nothing. Whoever waits for a split gets the next one without asking: another question is
+        only for messages that were lost. While others have splits on their way, what is left may be everybody's soon."""
+        discovery_ms = self._config.discovery_interval_ms
+        return discovery_ms if self._unassigned else max(discovery_ms, self._config.message_repeat_ms / 2)
 
     @property
     def _wants_more(self) -> bool:
@@ -166,11 +180,11 @@ class SourceOperator(Stateless):
     @property
     def drained(self) -> bool:
         """Everything assigned so far has been handed out, as far as the readers know."""
-        return not self._open or self._poll_delay_ms > 1.0
+        return not self._open or self._empty_polls > 0
 
     def poll_again(self, now_ms: float) -> None:
         """Not drained until a poll from now on finds nothing."""
-        self._poll_at_ms, self._poll_delay_ms = now_ms, 1.0
+        self._poll_at_ms, self._empty_polls = now_ms, 0
 
     def ready(self, now_ms: float) -> bool:
         return not self.exhausted and now_ms >= self._poll_at_ms
@@ -197,17 +211,28 @@ class SourceOperator(Stateless):
         if batch is not None:
             self._idle = False
             self._active_ms = now_ms
-            self._poll_at_ms, self._poll_delay_ms = now_ms, 1.0
+            self._poll_at_ms, self._empty_polls = now_ms, 0
             return (*before, batch)
         end = self._end_if_over(now_ms)
         if end:
             return (*before, *end)
-        self._poll_at_ms = now_ms + self._poll_delay_ms
-        self._poll_delay_ms = min(self._poll_delay_ms * 2, POLL_MAX_MS)
+        if not self._empty_polls:
+            self._quiet_ms = now_ms
+        self._empty_polls += 1
         if not self._idle and self._is_idle(now_ms):
             self._idle = True
-            return (*before, Idle())
+            before = (*before, Idle())
+        self._poll_at_ms = self._next_look_ms(now_ms)
         return before
+
+    def _next_look_ms(self, now_ms: float) -> float:
+        """When to poll again after a poll without rows."""
+        if self._open:
+            pause_ms = (now_ms - self._quiet_ms) * POLL_QUIET_PART
+            return now_ms + min(max(POLL_MIN_MS, pause_ms), POLL_MAX_MS)
+        # There is nothing to read before the next assignment, and nothing to say but that.
+        waits_for_idleness = not self._idle and not self._config.bounded
+        return self._active_ms + self._config.idle_timeout_ms if waits_for_idleness else float("inf")
 
     def _read(self, rows_max: int, now_ms: float) -> Batch | None:
         """Rows of the first open split that has some. A split that ends with them is closed at the next poll, when they are out."""

@@ -97,8 +97,8 @@ class JobGraph:
                     return f"{aggregate.id}.partial"
                 case _:
                     pass
-        (edge,) = self.outputs_of(stage)
-        return f"{self._first_stateful(edge.target)}.{edge.port}"
+        # Backwards from an operator, port by port, there is one way only: no two stages get the same name.
+        return min(f"{self._first_stateful(edge.target)}.{edge.port}" for edge in self.outputs_of(stage))
 
     def state_shapes(self) -> tuple[StateShape, ...]:
         """What the state of each operator means: restored only into an operator of the same shape. Sorted."""

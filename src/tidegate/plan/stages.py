@@ -1,7 +1,9 @@
 """From what a query means to how it runs: the relational plan is cut into stages at its exchanges.
 
-Only two nodes cut. An Aggregate becomes a PartialAggregate at the end of the stage below, a keyed edge, and the merging Aggregate
-at the head of a new stage; a Union becomes a stage with one forward input per branch. Everything else runs in the chain it is in.
+An Aggregate becomes a PartialAggregate at the end of the stage below, a keyed edge, and the merging Aggregate at the head of a new
+stage; a Union becomes a stage with one forward input per branch. User code behind an aggregate stands in a stage of its own: when a
+window closes, all its rows come at once, and what the code has not seen yet must lie in a channel, where a barrier can overtake it,
+and not in the middle of a chain. Everything else runs in the chain it is in.
 """
 
 from __future__ import annotations
@@ -85,7 +87,10 @@ class _Cutter:
                 | StaticJoin()
                 | Sink()
             ):
-                stage = self.chain(_only_input(node))
+                below = _only_input(node)
+                stage = self.chain(below)
+                if _runs_user_code(node) and any(isinstance(one, Aggregate) for one in stage.nodes):
+                    stage = _Open([(self.close(stage), Partitioning.FORWARD, (), below.schema)], [])
                 stage.nodes.append(_alone(node))
                 return stage
 
@@ -95,6 +100,16 @@ class _Cutter:
         for port, (source, partitioning, keys, schema) in enumerate(stage.inputs):
             self.edges.append(Edge(len(self.edges), source, target, port, partitioning, keys, schema))
         return target
+
+
+def _runs_user_code(node: Plan) -> bool:
+    match node:
+        case PythonEval() | MapBatches():
+            return True
+        case Sink(payload=payload):
+            return bool(payload)
+        case _:
+            return False
 
 
 def _alone(node: Plan) -> Plan:

@@ -51,6 +51,12 @@ class InputChannel:
         """The next element may lead to output that needs room: all but barriers and their cancellation."""
         return not isinstance(self._queue[0], Barrier | CancelCheckpoint)
 
+    @property
+    def ready_rows(self) -> int:
+        """Rows of the batch that is next; 0: something else is, or nothing."""
+        head = self._queue[0] if self.batches and self._queue else None
+        return head.rows.height if isinstance(head, Batch) else 0
+
     def push(self, sequence: int, element: Element) -> None:
         if sequence != self._expected:
             raise SlotLost(

@@ -9,14 +9,17 @@ from __future__ import annotations
 TARGET_MS = 50.0
 """One call should not take longer."""
 
-ROWS_AT_START = 256
+ROWS_AT_START = 8
 """Until the pace is known. Fast operators double it with every call."""
+
+ROWS_REMEMBERED = 256
+"""So many are tried again at once, if so many were fast before, however few came lately."""
 
 MEMORY = 0.5
 """What an observation counts when the next one comes: a few calls later it is forgotten."""
 
 SPREAD_MIN = 0.01
-"""Row counts that vary less, relative to their square, say nothing about the cost of a row."""
+"""Row counts that vary less, relative to their mean, say nothing about the cost of a row."""
 
 
 class Pace:
@@ -31,13 +34,15 @@ class Pace:
 
     def observed(self, rows: int, took_ms: float) -> None:
         """A call with ``rows`` (at least one) took so long."""
-        self._weight = MEMORY * self._weight + 1
-        self._sum_rows = MEMORY * self._sum_rows + rows
-        self._sum_ms = MEMORY * self._sum_ms + took_ms
-        self._sum_square = MEMORY * self._sum_square + rows * rows
-        self._sum_rows_ms = MEMORY * self._sum_rows_ms + rows * took_ms
-        # Never more than twice of what was tried: an estimate is no proof.
-        most = min(self._ceiling, max(self.rows_max, 2 * rows))
+        # Relative errors count, so a large call of long ago does not outweigh the small ones since.
+        weight = 1.0 / (rows * rows)
+        self._weight = MEMORY * self._weight + weight
+        self._sum_rows = MEMORY * self._sum_rows + weight * rows
+        self._sum_ms = MEMORY * self._sum_ms + weight * took_ms
+        self._sum_square = MEMORY * self._sum_square + weight * rows * rows
+        self._sum_rows_ms = MEMORY * self._sum_rows_ms + weight * rows * took_ms
+        # Never more than twice of what was tried, and not for ever what was tried once: an estimate is no proof.
+        most = min(self._ceiling, max(2 * rows, self.rows_max // 2, min(self.rows_max, ROWS_REMEMBERED)))
         row_ms = self._row_ms()
         if row_ms * most > 0:
             call_ms = max(0.0, (self._sum_ms - row_ms * self._sum_rows) / self._weight)

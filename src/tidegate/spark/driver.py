@@ -24,16 +24,11 @@ from tidegate.checkpoint import effects as fx
 from tidegate.checkpoint import storing
 from tidegate.checkpoint.events import (
     Afterwards,
-    AttemptFailed,
     CheckpointRequested,
-    ClaimWritten,
     ClockTicked,
     Event,
     Failure,
     SavepointRequested,
-    SinksCommitted,
-    SinksFailed,
-    SinksSwept,
     SlotsFree,
     SlotsReady,
     Started,
@@ -43,10 +38,9 @@ from tidegate.checkpoint.lifecycle import step
 from tidegate.checkpoint.phases import Active, Ending, New, RestartAt, State
 from tidegate.checkpoint.plan import CheckpointPlan
 from tidegate.checkpoint.ports import BlobStore
-from tidegate.checkpoint.savepoint import perform_export
 from tidegate.checkpoint.statistics import Outcome as CheckpointOutcome
 from tidegate.model.config import QueryConfig
-from tidegate.model.errors import Bug, TidegateError, Unavailable
+from tidegate.model.errors import Bug, TidegateError
 from tidegate.model.ids import Attempt, CheckpointId, OperatorId
 from tidegate.model.messages import ReportProgress, SlotProgress
 from tidegate.operators.ports import SinkCommitter, SplitEnumerator
@@ -56,24 +50,17 @@ from tidegate.spark.discovery import Discovery
 from tidegate.spark.gang import Gang, GangEvent, JobEnded, SlotSilent
 from tidegate.spark.health import Health
 from tidegate.spark.history import HistoryKeeper
-from tidegate.spark.lanes import Lane
+from tidegate.spark.journal import Journal
+from tidegate.spark.outside import LaneFailed, Outside
+from tidegate.spark.requests import Requests
 from tidegate.spark.status import JobStatus
 from tidegate.spark.task import SlotWork
-from tidegate.spark.versions import running_versions
 from tidegate.spark.watchdog import Watchdog
-from tidegate.storage.open import open_store
 from tidegate.transport.bell import Bell
 
 log = logging.getLogger("tidegate.driver")
 
 TICK_MS = 50
-
-
-@dataclass(frozen=True, slots=True)
-class LaneFailed:
-    """Work off the loop raised what it should have reported."""
-
-    failure: Exception
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,27 +97,24 @@ class JobMaster:
         self._graph = graph
         self._config = config
         self._plan = plan
-        self._store = store
         self._name = name
-        self._description = description
-        """The query as text; savepoints carry it."""
         self._enumerators = enumerators
-        self._committers = committers
         self._accept_duplicates = accept_duplicates
         self._on_committed = on_committed
         self._work = pickle.dumps(SlotWork(graph, config, location))
         self._state: State = New()
         self._inbox: deque[Posted] = deque()
         self._bell = Bell()
-        self._requests: dict[str, Future[fx.RequestDone]] = {}
+        self._requests = Requests()
         self._report_numbers = itertools.count(1)
         self._gang: Gang | None = None
         self._ran = False
         self._discovery: Discovery | None = None
-        self._lanes = {lane: Lane(f"tidegate-{lane}-{name}") for lane in ("storage", "sinks", "cleanup", "export")}
+        self._outside = Outside(plan, store, committers, self.post, name=name, description=description)
         self._outcome: fx.Outcome | None = None
         self.status = JobStatus()
         self.history = HistoryKeeper(store, name)
+        self._journal = Journal(self.status, self.history)
         self._watchdog = Watchdog(plan, name, monotonic_ms())
         self.ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"tidegate-master-{name}", daemon=True)
@@ -159,12 +143,10 @@ class JobMaster:
         return self._request(lambda token: SavepointRequested(monotonic_ms(), token, target, afterwards))
 
     def _request(self, ask: Callable[[str], Event]) -> Future[fx.RequestDone]:
-        answer: Future[fx.RequestDone] = Future()
-        token = secrets.token_hex(8)
-        self._requests[token] = answer
+        token, answer = self._requests.open()
         self.post(ask(token))
         if self.ended.is_set():
-            self._answer_all()
+            self._requests.give_up()
         return answer
 
     def health(self) -> Health:
@@ -246,7 +228,9 @@ class JobMaster:
     def _feed(self, event: Event) -> None:
         if self._outcome is not None:
             return
-        self._note(event)
+        if isinstance(event, SlotsReady):
+            self._ran = True
+        self._journal.on_event(event, self._gang.pids if self._gang is not None else {})
         self._watchdog.on_event(event)
         self._state, effects = step(self._plan, self._state, event)
         if effects and log.isEnabledFor(logging.DEBUG):
@@ -261,38 +245,8 @@ class JobMaster:
         if seen is not None:
             self._feed(seen)
 
-    def _note(self, event: Event) -> None:
-        """Log and status: every phase of a restart with its time after the failure was detected."""
-        match event:
-            case AttemptFailed(now_ms, attempt, failure):
-                log.warning("attempt %s failed: [%s] %s", attempt, failure.code, failure.message.splitlines()[0])
-                self.status.on_failure(attempt, failure.message, now_ms)
-            case SlotsFree(now_ms):
-                self.status.on_recovery_phase("ended", now_ms)
-            case ClaimWritten(now_ms, attempt):
-                self.status.update(attempt=attempt)
-                self.status.on_recovery_phase("claimed", now_ms)
-            case SlotsReady(now_ms):
-                self._ran = True
-                self.status.on_recovery_phase("restored", now_ms)
-                self.status.update(phase="running", pids=self._gang.pids if self._gang else {})
-            case _:
-                pass
-
     def _perform(self, effect: fx.Effect) -> None:
         match effect:
-            case fx.WriteClaim() | fx.ListLocation() | fx.WriteRestored() | fx.LookForClaim() | fx.StoreManifest():
-                for note in effect.notes if isinstance(effect, fx.WriteRestored) else ():
-                    log.warning("%s", note)
-                self._do("storage", lambda: storing.perform(self._plan, effect, self._store, monotonic_ms))
-            case fx.MarkCommitted() | fx.Delete():
-                self._do("cleanup", lambda: storing.perform(self._plan, effect, self._store, monotonic_ms))
-            case fx.ExportSavepoint():
-                self._do("export", lambda: self._export(effect))
-            case fx.CommitSinks():
-                self._do("sinks", lambda: self._commit(effect))
-            case fx.SweepSinks():
-                self._do("sinks", lambda: self._sweep(effect))
             case fx.Deploy():
                 self._deploy(effect)
             case fx.SendToSlots(message, slots):
@@ -301,32 +255,20 @@ class JobMaster:
             case fx.EndAttempt(attempt, clean, reason):
                 self._end_attempt(attempt, clean, reason)
             case fx.AnswerRequest(token, outcome):
-                self._answer(token, outcome)
+                self._requests.answer(token, outcome)
             case fx.ReportCheckpoint(report):
-                log.info("%s", report)
-                self.history.on_report(self.status.on_checkpoint(report))
-                if report.outcome is CheckpointOutcome.COMPLETED:
-                    recovery = self.status.on_recovery_phase("first checkpoint", report.ended_ms)
-                    if recovery is not None:
-                        log.info("recovered, %s", recovery)
-                elif report.outcome is CheckpointOutcome.COMMITTED and self._on_committed is not None:
+                self._journal.on_report(report)
+                if report.outcome is CheckpointOutcome.COMMITTED and self._on_committed is not None:
                     self._on_committed(report.checkpoint)
             case fx.ForgetSplits(_, operator, below):
                 if self._discovery is not None:
                     self._discovery.forget(operator, below)
             case fx.Finish(outcome):
                 self._outcome = outcome
-
-    def _do(self, lane: str, work: Callable[[], Event]) -> None:
-        """Runs ``work`` in its lane and posts what came of it."""
-
-        def done() -> None:
-            try:
-                self.post(work())
-            except Exception as failure:  # noqa: BLE001  it must end the query, not the thread
-                self.post(LaneFailed(failure))
-
-        self._lanes[lane].do(done)
+            case _:
+                for note in effect.notes if isinstance(effect, fx.WriteRestored) else ():
+                    log.warning("%s", note)
+                self._outside.perform(effect)
 
     # --- attempts ----------------------------------------------------------------------------------------------------
 
@@ -373,62 +315,15 @@ class JobMaster:
         else:
             self.post(SlotsFree(monotonic_ms(), attempt))
 
-    # --- savepoints, in their lane -------------------------------------------------------------------------------------
-
-    def _export(self, effect: fx.ExportSavepoint) -> Event:
-        version = running_versions()["tidegate"]
-        return perform_export(
-            effect, self._store, open_store, monotonic_ms, query=self._description, created_by=version
-        )
-
-    # --- sinks, in their lane ------------------------------------------------------------------------------------------
-
-    def _commit(self, commit: fx.CommitSinks) -> Event:
-        try:
-            for sink, committables in commit.committables:
-                self._committers[sink].commit(committables)
-        except TidegateError as failure:
-            return SinksFailed(monotonic_ms(), commit.attempt, commit.checkpoint, storing.failure_of(failure))
-        except Exception as failure:  # noqa: BLE001  a sink may raise anything; the coordinator tries again and then gives up
-            text = f"a sink cannot commit: {type(failure).__name__}: {failure}"
-            return SinksFailed(monotonic_ms(), commit.attempt, commit.checkpoint, Failure("UNAVAILABLE", text))
-        return SinksCommitted(monotonic_ms(), commit.attempt, commit.checkpoint)
-
-    def _sweep(self, sweep: fx.SweepSinks) -> Event:
-        problems: list[str] = []
-        keep = dict(sweep.keep)
-        for sink, committer in sorted(self._committers.items()):
-            try:
-                committer.sweep(sweep.older_than, keep.get(sink, ()))
-            except Exception as failure:  # noqa: BLE001  what cannot be swept now is swept in the next round
-                problems.append(f"{sink}: {type(failure).__name__}: {failure}")
-        return SinksSwept(monotonic_ms(), sweep.attempt, tuple(problems))
-
     # --- the end -----------------------------------------------------------------------------------------------------
-
-    def _answer(self, token: str, outcome: fx.RequestDone | fx.RequestFailed) -> None:
-        request = self._requests.pop(token, None)
-        if request is not None:
-            match outcome:
-                case fx.RequestDone():
-                    request.set_result(outcome)
-                case fx.RequestFailed(failure):
-                    request.set_exception(storing.error_from(failure))
-
-    def _answer_all(self) -> None:
-        for token in tuple(self._requests):
-            request = self._requests.pop(token, None)
-            if request is not None:
-                request.set_exception(Unavailable("the query ended before it was taken", hint="see query.exception()"))
 
     def _finish(self) -> None:
         if self._discovery is not None:
             self._discovery.stop()
-        for lane in self._lanes.values():
-            lane.stop()
+        self._outside.stop()
         # Whoever was replaced touches nothing any more, not even what is only for people.
         self.history.close(write=not isinstance(self._outcome, fx.Fenced))
         self.status.update(phase="ended", outcome=self._outcome, slots=self.status.now().slots)
         self.ended.set()
-        self._answer_all()
+        self._requests.give_up()
         self._bell.close()

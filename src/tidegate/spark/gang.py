@@ -39,6 +39,7 @@ from tidegate.model.snapshot import OperatorSnapshot
 from tidegate.spark.barrier_job import BarrierJob
 from tidegate.spark.checks import is_one_host
 from tidegate.spark.clock import monotonic_ms
+from tidegate.spark.copies import started_again
 from tidegate.spark.task import Greeting, slot_function
 from tidegate.spark.versions import refuse_other_versions, running_versions
 from tidegate.transport.control import DriverControl
@@ -175,8 +176,8 @@ class Gang:
         return {slot: registered.pid for slot, registered in sorted(self._registered.items())}
 
     def send(self, message: SlotMessage, slots: tuple[SlotIndex, ...] | None) -> None:
-        for slot in () if self._free else slots if slots is not None else sorted(self._registered):
-            self._control.send(slot, message)
+        if not self._free:
+            self._control.send_all(sorted(self._registered) if slots is None else slots, message)
 
     def receive(self) -> None:
         """Reads all that slots have said."""
@@ -250,6 +251,12 @@ class Gang:
         now_ms = monotonic_ms()
         match message:
             case SlotRegistered():
+                again = started_again(self._registered.get(message.slot), message)
+                if again is not None:
+                    self._fail(again)
+                    reason = "Spark started this slot a second time"
+                    self._control.send(message.slot, EndAttempt(attempt=self.attempt, clean=False, reason=reason))
+                    return
                 self._registered[message.slot] = message
                 if len(self._registered) == self._parallelism and not self._started and self._ending_since_ms is None:
                     self._start()

@@ -15,7 +15,6 @@ from tidegate.model.elements import CheckpointKind, Element
 from tidegate.model.errors import Bug
 from tidegate.model.ids import Attempt, ChannelId, CheckpointId, OperatorId, SlotIndex, SubtaskId
 from tidegate.model.messages import (
-    AssignSplits,
     CheckpointAborted,
     CheckpointCommitted,
     CheckpointCompleted,
@@ -28,7 +27,7 @@ from tidegate.model.messages import (
     SubtaskDeclined,
     TriggerCheckpoint,
 )
-from tidegate.model.snapshot import ChunkHandle, OperatorSnapshot, Split, SplitPosition
+from tidegate.model.snapshot import ChunkHandle, OperatorSnapshot, SplitPosition
 from tidegate.operators.build import refuse_user_functions
 from tidegate.operators.user_functions import Load
 from tidegate.plan.graph import JobGraph
@@ -37,6 +36,7 @@ from tidegate.runtime.persisting import persist_states
 from tidegate.runtime.slot import SlotRuntime
 from tidegate.state.codec import decode_chunk
 from tidegate.testing.scripted import ScriptedConnectors
+from tidegate.testing.splits import SplitLedger
 
 SILENCE_MS = 1_500.0
 
@@ -52,18 +52,6 @@ class Snapshot:
 
 
 @dataclass(slots=True)
-class _Splits:
-    """Driver side of one source."""
-
-    returning: deque[SplitPosition]
-    pending: deque[SplitPosition]
-    done: frozenset[int]
-    open: dict[int, SplitPosition]
-    """Positions at the newest complete checkpoint."""
-    sequences: dict[SlotIndex, int] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
 class _Collecting:
     checkpoint: CheckpointId
     acks: dict[SubtaskId, SubtaskAcked] = field(default_factory=dict)
@@ -74,7 +62,7 @@ class SlotHarness:
 
     ``channel_ready``, if given, is asked before each delivery and may hold a channel back. ``commit_chance``: how often a
     checkpoint's commit happens; when it does not, it is left to a later one, as after a crash. ``step_ms``: how long a step takes;
-    without it time passes only when nothing else can happen.
+    without it time passes only when nothing else can happen. ``clock`` measures work; without it none is measured.
     """
 
     def __init__(
@@ -91,6 +79,7 @@ class SlotHarness:
         channel_ready: Callable[[ChannelId], bool] | None = None,
         commit_chance: float = 1.0,
         step_ms: float = 0.0,
+        clock: Callable[[], float] | None = None,
     ) -> None:
         self.graph = graph
         self.connectors = connectors
@@ -118,7 +107,15 @@ class SlotHarness:
         self._collecting: dict[CheckpointId, _Collecting] = {}
         self._final: CheckpointId | None = None
         self._next_checkpoint = (restore.checkpoint if restore is not None else 0) + 1
-        self._splits = {scan.id: self._restored_splits(scan.id, restore) for scan in graph.scans()}
+        self._splits = {
+            scan.id: SplitLedger(
+                scan.id,
+                len(connectors.sources[scan.id].splits),
+                done=restore.done[scan.id] if restore is not None else frozenset(),
+                opened=restore.open[scan.id] if restore is not None else (),
+            )
+            for scan in graph.scans()
+        }
         self.slots = {
             SlotIndex(i): SlotRuntime(
                 graph,
@@ -129,6 +126,7 @@ class SlotHarness:
                 restored=restore.operators if restore is not None else (),
                 chunks=self._load_chunk,
                 now_ms=self.now_ms,
+                clock=clock,
                 load=load,
             )
             for i in range(graph.parallelism)
@@ -318,31 +316,17 @@ class SlotHarness:
 
     def _assign(self, message: SplitsWanted) -> None:
         splits = self._splits[message.operator]
-        given = (splits.pending.popleft(),) if splits.pending else ()
-        self._send_assignment(message.operator, message.slot, given)
+        self._send_assignment(splits, message.slot, splits.next())
 
     def _deal_returning(self) -> None:
         """Open splits go back first, to any subtask."""
-        for operator, splits in self._splits.items():
+        for splits in self._splits.values():
             while splits.returning:
                 slot = SlotIndex(self.random.randrange(self.graph.parallelism))
-                self._send_assignment(operator, slot, (splits.returning.popleft(),))
+                self._send_assignment(splits, slot, (splits.returning.popleft(),))
 
-    def _send_assignment(self, operator: OperatorId, slot: SlotIndex, given: tuple[SplitPosition, ...]) -> None:
-        splits = self._splits[operator]
-        sequence = splits.sequences.get(slot, 0)
-        splits.sequences[slot] = sequence + 1
-        unassigned = bool(splits.pending or splits.returning)
-        message = AssignSplits(
-            attempt=self.attempt,
-            operator=operator,
-            subtask=slot,
-            sequence=sequence,
-            splits=given,
-            unassigned=unassigned,
-            no_more=self.config.bounded and not unassigned,
-        )
-        self._inboxes[slot].append(message)
+    def _send_assignment(self, splits: SplitLedger, slot: SlotIndex, given: tuple[SplitPosition, ...]) -> None:
+        self._inboxes[slot].append(splits.assignment(self.attempt, slot, given, bounded=self.config.bounded))
 
     def _on_ack(self, message: SubtaskAcked) -> None:
         collecting = self._collecting.get(message.checkpoint)
@@ -360,19 +344,14 @@ class SlotHarness:
             self.abort(older)
         operators = tuple(s for subtask in sorted(collecting.acks) for s in collecting.acks[subtask].snapshots)
         for operator in operators:
-            if operator.source is None:
-                continue
-            splits = self._splits[operator.operator]
-            splits.done |= frozenset(operator.source.finished)
-            splits.open.update((position.split.number, position) for position in operator.source.open)
-        for splits in self._splits.values():
-            splits.open = {number: position for number, position in splits.open.items() if number not in splits.done}
+            if operator.source is not None:
+                self._splits[operator.operator].fold(operator.source)
         self.completed.append(
             Snapshot(
                 checkpoint,
                 operators,
                 {name: splits.done for name, splits in self._splits.items()},
-                {name: tuple(splits.open.values()) for name, splits in self._splits.items()},
+                {name: splits.opened for name, splits in self._splits.items()},
             )
         )
         self.send(CheckpointCompleted(attempt=self.attempt, checkpoint=checkpoint))
@@ -382,17 +361,6 @@ class SlotHarness:
             committables = tuple(c for s in operators if s.operator == sink.id for c in s.committables)
             self.connectors.sinks[sink.id].commit(committables)
         self.send(CheckpointCommitted(attempt=self.attempt, checkpoint=checkpoint))
-
-    def _restored_splits(self, operator: OperatorId, restore: Snapshot | None) -> _Splits:
-        known = range(len(self.connectors.sources[operator].splits))
-        done = restore.done[operator] if restore is not None else frozenset[int]()
-        opened = {p.split.number: p for p in restore.open[operator]} if restore is not None else {}
-        pending = (
-            SplitPosition(split=Split(number=number, payload=b""), position=None)
-            for number in known
-            if number not in done and number not in opened
-        )
-        return _Splits(deque(opened.values()), deque(pending), done, opened)
 
     def _chunk_name(self, operator: OperatorId, subtask: SlotIndex, checkpoint: CheckpointId, number: int) -> str:
         return f"{operator}/{self.attempt:06d}-{subtask:05d}-{checkpoint:06d}-{number}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 import zmq
@@ -14,6 +14,9 @@ from tidegate.transport.endpoints import DriverEndpoints, SlotEndpoints, present
 _encode = msgspec.msgpack.Encoder().encode
 _to_driver = msgspec.msgpack.Decoder(DriverMessage)
 _to_slot = msgspec.msgpack.Decoder(SlotMessage)
+
+COPY_BYTES_MAX = 64 * 1024
+"""A larger message is shared by all that it is sent to; for a smaller one sharing costs more than a copy."""
 
 
 def slot_identity(attempt: Attempt, slot: SlotIndex) -> bytes:
@@ -32,7 +35,13 @@ class DriverControl:
         self.address = endpoints.bind(self.socket, "control")
 
     def send(self, slot: SlotIndex, message: SlotMessage) -> None:
-        self.socket.send_multipart([slot_identity(message.attempt, slot), _encode(message)])
+        self.send_all((slot,), message)
+
+    def send_all(self, slots: Iterable[SlotIndex], message: SlotMessage) -> None:
+        """Encoded once, however many it is for: what a restore sends holds the snapshots of all slots."""
+        body = _encode(message)
+        for slot in slots:
+            self.socket.send_multipart([slot_identity(message.attempt, slot), body], copy=len(body) < COPY_BYTES_MAX)
 
     def receive(self) -> Iterator[DriverMessage]:
         """All that has arrived. A message that is not one of ours is dropped: it cannot have come from a slot."""

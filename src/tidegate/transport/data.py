@@ -21,6 +21,10 @@ from tidegate.transport.endpoints import SlotEndpoints, present_curve, serve_cur
 RECEIVE_FRAMES_MAX = 256
 """Most frames taken from the socket in one go, so that control messages are served in between."""
 
+CREDIT_REPEATS = 3
+"""At so many barriers credit is said again after it changed. Between a thousand pairs of slots without rows, repeating it at every
+barrier would be as many messages as the barriers themselves."""
+
 
 @dataclass(frozen=True, slots=True)
 class Received:
@@ -61,6 +65,8 @@ class DataPlane:
         self._peers: dict[SlotIndex, zmq.Socket[bytes]] = {}
         self._next_sequence: dict[ChannelId, int] = {}
         self._granted: dict[ChannelId, tuple[int, int]] = {}
+        self._say_again: dict[ChannelId, int] = {}
+        """At how many more barriers the credit of a channel is said again."""
         self._credited: dict[ChannelId, tuple[int, int]] = {}
         self.socket = _unbounded(context.socket(zmq.PULL))
         address = endpoints.data_socket(attempt, slot)
@@ -91,8 +97,13 @@ class DataPlane:
     def grant(self, channel: ChannelId, batches: int, size_bytes: int) -> None:
         """Tells the sender of ``channel`` that this much more was consumed. Never blocks."""
         batches_total, bytes_total = self._granted.get(channel, (0, 0))
-        self._granted[channel] = total = (batches_total + batches, bytes_total + size_bytes)
-        self._peers[channel.source].send_multipart(wire.encode_credit(self._attempt, channel, *total))
+        self._granted[channel] = (batches_total + batches, bytes_total + size_bytes)
+        self._say_again[channel] = CREDIT_REPEATS
+        self._send_granted(channel)
+
+    def _send_granted(self, channel: ChannelId) -> None:
+        parts = wire.encode_credit(self._attempt, channel, *self._granted[channel])
+        self._peers[channel.source].send_multipart(parts)
 
     def receive(self) -> Iterator[Arrival]:
         """What has arrived. Raises SlotLost when a frame is missing, damaged or of another attempt."""
@@ -114,9 +125,10 @@ class DataPlane:
                             f"channel {channel} lost frames: number {sequence} arrived where {expected} was due"
                         )
                     self._next_sequence[channel] = expected + 1
-                    if isinstance(element, Barrier) and channel in self._granted:
-                        # Credit lost with a broken connection would starve the sender for ever: say it again now and then.
-                        self.grant(channel, 0, 0)
+                    if isinstance(element, Barrier) and self._say_again.get(channel, 0):
+                        # Credit lost with a broken connection would starve the sender for ever.
+                        self._say_again[channel] -= 1
+                        self._send_granted(channel)
                     yield Received(channel, sequence, element)
                 case wire.CreditFrame(_, channel, batches_total, bytes_total):
                     batches, size_bytes = self._credited.get(channel, (0, 0))

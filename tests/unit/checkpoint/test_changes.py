@@ -169,7 +169,7 @@ def test_a_source_that_reads_elsewhere_is_refused_unless_the_user_says_it_is_the
 
 
 def test_output_of_a_removed_sink_is_never_dropped() -> None:
-    """T35: the permission to drop state does not cover output that waits to be published."""
+    """T6, T48: the permission to drop state does not cover output that waits to be published."""
     changed = replace(without(SINK), config=ALLOWING)
     answer = refusal(changed, taken(pending=True))
     assert "output that is not published yet, of sink 'sink-0'" in answer.message
@@ -244,3 +244,11 @@ def test_a_manifest_that_does_not_say_what_it_covers_takes_no_new_operator() -> 
     """T59"""
     unsure = msgspec.structs.replace(taken(), stateful=())
     assert "holds no state of operator 'aggregate-other'" in refusal(plus(OTHER, ("key 1", "k bigint")), unsure).message
+
+
+def test_going_on_from_a_drained_checkpoint_is_said() -> None:
+    """T49"""
+    drained = msgspec.structs.replace(taken(), drained=True)
+    (note,) = fitted(QUERY, drained).notes
+    assert "drained" in note
+    assert "late" in note

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import msgspec
 import pytest
 from tests.unit.checkpoint.scenario import COUNT, ONE, PLAN, SINK, SOURCE, Scenario, ack, only
 
@@ -177,6 +180,19 @@ def test_stop_ends_without_a_checkpoint_and_waits_for_a_commit_that_runs() -> No
     assert run.triggers() == [1]
 
 
+def test_stop_does_not_wait_for_a_commit_that_pauses_between_two_tries() -> None:
+    """Nobody would answer: the next start repeats it from the manifest."""
+    run = Scenario().run_up()
+    checkpoint = run.trigger()
+    (store,) = only(run.acks(checkpoint), ef.StoreManifest)
+    (look,) = run.feed(run.perform(store))  # type: ignore[arg-type]
+    run.feed(run.perform(look))  # type: ignore[arg-type]
+    run.feed(ev.SinksFailed(run.now_ms, ONE, checkpoint, ev.Failure("UNAVAILABLE", "the sink did not commit")))
+    run.feed(ev.StopRequested(run.now_ms))
+    run.feed(ev.SlotsFree(run.now_ms, ONE))
+    assert run.state == Over(ef.Stopped())
+
+
 @pytest.mark.parametrize("answered", range(5))
 def test_stop_is_obeyed_in_every_phase_of_a_recovery(answered: int) -> None:
     run = Scenario()
@@ -319,3 +335,16 @@ def test_numbers_are_not_used_twice_by_one_driver() -> None:
     run.answer(*run.fail())
     run.answer(*run.tick(100))
     assert run.trigger() == 2
+
+
+def test_a_drained_pipeline_is_not_read_on_when_it_is_started_again() -> None:
+    """T49: its windows are closed; rows read now would be dropped as late, and nobody would know."""
+    plan = replace(PLAN, event_time=True, config=msgspec.structs.replace(PLAN.config, drain=True))
+    run = Scenario(plan).run_up()
+    run.answer(*exhausted(run))
+    run.complete()
+    assert run.last(ef.Finish) == ef.Finish(ef.Finished())
+    again = Scenario(plan, store=run.store)
+    again.answer(*again.start())
+    assert again.last(ef.Finish) == ef.Finish(ef.Finished())
+    assert not again.all(ef.Deploy)

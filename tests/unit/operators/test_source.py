@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import msgspec
 import polars as pl
 from tests.property import pipelines as p
@@ -12,7 +14,7 @@ from tidegate.model.ids import Attempt, CheckpointId, OperatorId, SlotIndex
 from tidegate.model.messages import AssignSplits
 from tidegate.model.snapshot import KeyGroupRange, SourceProgress, Split, SplitPosition
 from tidegate.operators.protocol import OperatorContext, Restored
-from tidegate.operators.source import ASK_AGAIN_MS, FromSource, SourceOperator
+from tidegate.operators.source import ASK_AGAIN_MS, POLL_MAX_MS, POLL_MIN_MS, FromSource, SourceOperator
 from tidegate.testing.scripted import ScriptedSource, ScriptedSplit
 
 NAME = OperatorId("source-0")
@@ -212,3 +214,43 @@ def test_a_source_is_drained_only_by_a_poll_that_finds_nothing() -> None:
     assert source.drained
     source.assign(assign(1, 1), 2)
     assert not source.drained
+
+
+def test_the_longer_there_are_no_rows_the_less_often_a_reader_is_asked() -> None:
+    split = ScriptedSplit(frame(1), closed=False)
+    source = make(split, idle_timeout_ms=1_000_000)
+    source.assign(assign(0, 0), 0)
+    assert isinstance(source.poll(100, 0)[-1], Batch)
+    assert source.next_poll_ms == 0, "there may be more right now"
+    moments = [0.0]
+    while moments[-1] < 10_000:
+        assert not [e for e in source.poll(100, moments[-1]) if isinstance(e, Batch)]
+        moments.append(source.next_poll_ms)
+    pauses = [b - a for a, b in pairwise(moments)]
+    assert pauses[0] == POLL_MIN_MS
+    assert pauses == sorted(pauses)
+    assert pauses[-1] == POLL_MAX_MS
+    split.append(frame(2))
+    assert isinstance(source.poll(100, moments[-1])[-1], Batch)
+    assert source.next_poll_ms == moments[-1]
+
+
+def test_a_source_without_splits_sleeps_until_it_is_idle_and_then_until_it_gets_one() -> None:
+    source = make(ScriptedSplit(frame(1), closed=False))
+    source.assign(assign(0), 10)
+    source.poll(100, 10)
+    assert source.next_poll_ms == 100
+    assert Idle() in source.poll(100, 100)
+    assert source.next_poll_ms == float("inf")
+    source.assign(assign(1, 0), 5_000)
+    assert source.next_poll_ms == 5_000
+
+
+def test_an_answer_that_there_is_nothing_is_not_questioned_as_often_as_input_is_looked_for() -> None:
+    """Whoever waits is given what is found: the next question is only for lost messages."""
+    source = make(ScriptedSplit(frame(1)), discovery_interval_ms=10, message_repeat_ms=2_000)
+    source.ask(0)
+    source.assign(assign(0), 0)
+    assert source.next_ask_ms == 1_000
+    source.assign(assign(1, unassigned=True), 5)
+    assert source.next_ask_ms == 15, "what others have been sent may come back"

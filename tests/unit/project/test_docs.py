@@ -26,6 +26,18 @@ def test_every_link_leads_to_a_file(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_link_into_a_page_leads_to_a_heading(page: Path) -> None:
+    links = [target.partition("#") for target in re.findall(r"\]\(([^)\s]+#[^)\s]+)\)", page.read_text())]
+    local = [(page.parent / file if file else page, anchor) for file, _, anchor in links if "://" not in file]
+    assert [anchor for target, anchor in local if anchor not in anchors_of(target)] == []
+
+
+def anchors_of(page: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_every_file_named_in_the_text_exists(page: Path) -> None:
     """Paths are relative to the project, the package or the tests."""
     text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)

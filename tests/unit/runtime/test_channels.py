@@ -126,6 +126,29 @@ def test_batches_that_wait_are_read_as_one_up_to_the_limit() -> None:
     assert channel.batches == 1
 
 
+def test_a_batch_larger_than_the_limit_is_read_in_even_pieces_and_gives_its_credit_back_with_the_last() -> None:
+    """T22: what is left stands before the barrier, so half a batch is either in the queue or in the state."""
+    channel = InputChannel(CHANNEL)
+    for sequence, element in enumerate((batch(*range(9)), barrier(), batch(9))):
+        channel.push(sequence, element)
+    pieces: list[list[int]] = []
+    credit: list[int] = []
+    left: list[int] = []
+    for _ in range(3):
+        taken = channel.take(rows_max=4)
+        assert isinstance(taken.element, Batch)
+        pieces.append(taken.element.rows["n"].to_list())
+        credit.append(taken.batches)
+        frames, found = channel.rows_before(CheckpointId(1))
+        assert found == barrier()
+        left.append(sum(frame.height for frame in frames))
+    assert pieces == [[0, 1, 2], [3, 4, 5], [6, 7, 8]]
+    assert credit == [0, 0, 1]
+    assert left == [6, 3, 0]
+    assert channel.batches == 1
+    assert channel.take(4).element == barrier()
+
+
 elements = st.one_of(
     st.lists(st.integers(0, 99), min_size=1, max_size=4).map(lambda numbers: batch(*numbers)),
     st.integers(0, 50).map(Watermark),

@@ -32,10 +32,11 @@ from tidegate.model.messages import (
     TriggerCheckpoint,
 )
 from tidegate.model.snapshot import Split, SplitPosition
+from tidegate.operators.source import POLL_MAX_MS
 from tidegate.plan.graph import Edge, JobGraph, Partitioning, Stage
 from tidegate.plan.relational import Sink
 from tidegate.plan.stages import build_graph
-from tidegate.runtime.effects import Leave, Persist, Send, SlotEffect, Tell
+from tidegate.runtime.effects import GrantCredit, Leave, Persist, Send, SlotEffect, Tell
 from tidegate.runtime.persisting import persist_states
 from tidegate.runtime.slot import SlotRuntime
 from tidegate.runtime.source_subtask import EXHAUSTED_AGAIN_MS
@@ -457,7 +458,7 @@ def test_a_waking_source_tells_every_channel_also_those_that_get_no_rows() -> No
     remote = [e.element for e in effects if isinstance(e, Send)]
     assert Idle() in remote
     split.append(p.rows(Random(2), 1, "#1", keys=1, start_s=0))
-    shell.now_ms = 210.0
+    shell.now_ms = 210.0 + POLL_MAX_MS
     woken = [e.element for e in shell.work() if isinstance(e, Send)]
     assert isinstance(woken[0], Watermark)
 
@@ -598,3 +599,26 @@ def test_a_report_on_demand_says_idle_only_after_what_was_assigned_before_it_is_
     shell.work()
     assert shell.runtime.progress().idle_sources == ("source-0",)
     assert shell.runtime.progress().answers == 3, "regular reports say how far they have heard"
+
+
+def test_rows_that_stand_ready_in_several_channels_are_processed_in_one_call() -> None:
+    """Not those behind a barrier, and of each channel in order."""
+    edge = Edge(0, StageId(0), StageId(1), 0, Partitioning.REBALANCE, (), p.schema("#1"))
+    stages = (
+        Stage(StageId(0), (p.scan(0, "#1"),)),
+        Stage(StageId(1), (replace(p.sink(p.scan(0, "#1")), inputs=()),)),
+    )
+    world = connectors()
+    shell = Shell(JobGraph(stages, (edge,), 8, 8), world)
+    shell.work()
+    batches = [p.rows(Random(n), 3, "#1", start_s=100 * n) for n in range(8)]
+    for source in range(1, 7):
+        shell.runtime.deliver(ChannelId(0, SlotIndex(source), SlotIndex(0)), 0, Batch(batches[source]))
+    barred = ChannelId(0, SlotIndex(7), SlotIndex(0))
+    shell.runtime.deliver(barred, 0, Barrier(CheckpointId(1)))
+    shell.runtime.deliver(barred, 1, Batch(batches[7]))
+    effects = shell.work()
+    (written,) = world.sinks[OperatorId("sink-0")].written
+    assert sorted(written["ts"].to_list()) == sorted(ts for one in batches[1:7] for ts in one["ts#1"].to_list())
+    granted = {e.channel.source: e.batches for e in effects if isinstance(e, GrantCredit)}
+    assert granted == dict.fromkeys(range(1, 7), 1)

@@ -14,25 +14,21 @@ from tidegate.checkpoint import events as ev
 from tidegate.checkpoint import layout
 from tidegate.checkpoint.effects import Effect
 from tidegate.checkpoint.events import Event, Failure
-from tidegate.checkpoint.lifecycle import step
 from tidegate.checkpoint.manifest import Manifest
 from tidegate.checkpoint.phases import Active, CommittingRestored, New, Over, State
 from tidegate.checkpoint.plan import Rules
 from tidegate.checkpoint.running import Collecting
-from tidegate.model.ids import Attempt, SlotIndex
+from tidegate.model.ids import Attempt
 from tidegate.model.messages import (
-    CheckpointCommitted,
-    CheckpointCompleted,
-    DrainSources,
-    SourceExhausted,
     SubtaskAcked,
     TriggerCheckpoint,
 )
 from tidegate.testing.model import world as w
-from tidegate.testing.model.abstraction import timeless
+from tidegate.testing.model.data_plane import barrier
 from tidegate.testing.model.ground import NOW_MS, WRITES, Ground, describe, key_of, location, unknown
 from tidegate.testing.model.interning import Box, Interner
-from tidegate.testing.model.world import Bounds, Document, Driver, Late, Slot, World
+from tidegate.testing.model.reactions import Reaction, Reactions
+from tidegate.testing.model.world import Bounds, Document, Driver, Late, World
 
 LATER_MS = w.TIMEOUT_MS
 _LASTING = (
@@ -57,17 +53,6 @@ class Move(NamedTuple):
     ended: ef.Outcome | None = None
 
 
-class Reaction(NamedTuple):
-    """What an event makes of a coordinator and its slots, and what it asks for."""
-
-    state: Box[State]
-    asked: frozenset[Box[Effect]]
-    slot: Slot | None
-    ended: ef.Outcome | None
-    noticed: bool
-    """Its slots were told something they can do without."""
-
-
 class Moves:
     """The successor function of one bounded world. Landings and reactions are remembered: the same driver meets the
     same event, and the same effect the same store, in very many worlds."""
@@ -77,12 +62,7 @@ class Moves:
         self.plan = w.plan_for(bounds, rules)
         self.box = Interner()
         self.ground = Ground(self.plan, bounds, self.box)
-        self._plans = {
-            (parallelism, pipeline): w.plan_for(bounds, rules, parallelism, pipeline)
-            for parallelism in bounds.parallelism
-            for pipeline in range(bounds.pipelines)
-        }
-        self._reactions: dict[tuple[Box[State], Slot | None, Box[Event | tuple[Event, ...]], bool], Reaction] = {}
+        self._reactions = Reactions(bounds, rules, self.box, self.observe)
         self._labels: dict[Box[Effect], str] = {}
 
     def first(self) -> World:
@@ -227,7 +207,7 @@ class Moves:
             lost = _with_driver(world, number, self.box(driver))._replace(budget=less)
             yield Move(f"p{number}: the trigger of checkpoint {message.checkpoint} is lost", lost)
         for quiet in (False, True) if self.bounds.quiet else (False,):
-            cut = w.barrier(slot, message.checkpoint, quiet=quiet)
+            cut = barrier(slot, message.checkpoint, quiet=quiet)
             where = location(slot.pipeline)
             uploaded = {self._entry(where + layout.chunk_key(chunk)) for chunk in cut.chunks}
             after = world._replace(
@@ -285,11 +265,11 @@ class Moves:
     ) -> Iterator[Move]:
         """Give the event to the driver's coordinator. What it then tells its slots arrives, or is lost."""
         boxed: Box[Event | tuple[Event, ...]] = event if isinstance(event, Box) else self.box(event)
-        reaction = self._reaction(number, driver, boxed, deaf=False)
+        reaction = self._reactions.of(number, driver, boxed, deaf=False)
         yield self._moved(world, number, driver, reaction, label, landed)
         if reaction.noticed and world.budget.lost_messages > 0:
             less = world._replace(budget=world.budget._replace(lost_messages=world.budget.lost_messages - 1))
-            deaf = self._reaction(number, driver, boxed, deaf=True)
+            deaf = self._reactions.of(number, driver, boxed, deaf=True)
             yield self._moved(less, number, driver, deaf, f"{label}; the slots do not hear of it", landed)
 
     def _moved(
@@ -302,66 +282,6 @@ class Moves:
         else:
             world = _with_driver(world, number, self.box(after))
         return Move(label, self._tidy(world), pipeline, landed, reaction.ended)
-
-    def _reaction(self, number: int, driver: Driver, boxed: Box[Event | tuple[Event, ...]], *, deaf: bool) -> Reaction:
-        key = (driver.state, driver.slot, boxed, deaf)
-        known = self._reactions.get(key)
-        if known is None:
-            events = boxed.value if isinstance(boxed.value, tuple) else (boxed.value,)
-            known = self._reactions[key] = self._react(number, driver, events, deaf=deaf)
-        return known
-
-    def _react(self, number: int, driver: Driver, given: tuple[Event, ...], *, deaf: bool) -> Reaction:
-        """Step, and sort what the coordinator asks for: local things happen now, the rest is on its way."""
-        pipeline, parallelism = self.bounds.pipeline_of(number), self.bounds.parallelism_of(number)
-        plan = self._plans[parallelism, pipeline]
-        state, slot = driver.state.value, driver.slot
-        asked: set[Box[Effect]] = set()
-        ended: ef.Outcome | None = None
-        noticed = False
-        # What is due at once needs no other process: retries of unknown outcomes and the end of a back-off.
-        events: list[Event] = [*given, ev.ClockTicked(NOW_MS)]
-        while events:
-            event = events.pop(0)
-            before = state
-            after, effects = step(plan, before, event)
-            state = timeless(after)
-            self.observe(before, event, state)
-            for effect in effects:
-                match effect:
-                    case ef.Deploy(attempt=attempt, manifest=manifest):
-                        slot = w.restored_slot(pipeline, attempt, manifest, parallelism)
-                        events.insert(0, ev.SlotsReady(NOW_MS, attempt))
-                    case ef.EndAttempt(attempt):
-                        slot = None
-                        events.insert(0, ev.SlotsFree(NOW_MS, attempt))
-                    case ef.SendToSlots(CheckpointCompleted() as message) if slot is not None:
-                        noticed = True
-                        slot = slot if deaf else w.completed(slot, message.checkpoint)
-                    case ef.SendToSlots(CheckpointCommitted() as message) if slot is not None:
-                        noticed = True
-                        slot = slot if deaf else w.confirmed(slot, message.checkpoint)
-                    case ef.SendToSlots(TriggerCheckpoint() as message):
-                        if message.checkpoint <= self.bounds.checkpoints:
-                            asked.add(self.box(effect))
-                    case ef.SendToSlots(DrainSources(attempt=attempt)):
-                        events.extend(_exhausted(attempt, parallelism))
-                    case ef.WriteClaim(attempt):
-                        if attempt <= self.bounds.attempts:
-                            asked.add(self.box(effect))
-                    case ef.Finish(outcome):
-                        ended = outcome
-                    case (
-                        ef.SendToSlots()
-                        | ef.MarkCommitted()
-                        | ef.AnswerRequest()
-                        | ef.ReportCheckpoint()
-                        | ef.ForgetSplits()
-                    ):
-                        continue
-                    case _:
-                        asked.add(self.box(effect))
-        return Reaction(self.box(state), frozenset(asked), slot, ended, noticed)
 
     def observe(self, before: State, event: Event, after: State) -> None:
         """Called for every step of a coordinator that is seen for the first time; for those who draw pictures."""
@@ -376,12 +296,6 @@ class Moves:
     def _settled(self, world: World, late: Late) -> bool:
         effect = late.effect.value
         return isinstance(effect, WRITES) and key_of(effect) in self.ground.documents(world.store, late.pipeline)
-
-
-def _exhausted(attempt: Attempt, parallelism: int) -> list[Event]:
-    """All readers say that they have emitted everything."""
-    slots = (SlotIndex(index) for index in range(parallelism))
-    return [ev.SlotSaid(NOW_MS, SourceExhausted(attempt=attempt, slot=slot, operator=w.INPUT)) for slot in slots]
 
 
 def _lasting(driver: Driver) -> frozenset[Box[Effect]]:

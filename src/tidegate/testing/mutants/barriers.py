@@ -78,7 +78,7 @@ def an_ended_channel_carries_no_barriers(plant: Planting) -> None:
 @mutant(
     "T24",
     "The barrier overtakes rows that wait for credit: they are in no snapshot, rows lost.",
-    seeds(78, faults=CRASHES),
+    seeds(44, 78, faults=CRASHES),
 )
 def the_barrier_overtakes_waiting_rows(plant: Planting) -> None:
     def wrong(original: Any, self: OutputChannel, element: Any) -> None:

@@ -28,12 +28,12 @@ def exactly_once_holds_nothing(plant: Planting) -> None:
     plant.function(alignment.at_start, wrong)
 
 
-@mutant("T14", "Rows that a barrier overtook are not read back: rows lost.", seeds(17, faults=SLOW_CRASHES))
+@mutant("T14", "Rows that a barrier overtook are not read back: rows lost.", seeds(41, 17, faults=SLOW_CRASHES))
 def overtaken_rows_are_not_restored(plant: Planting) -> None:
     plant.function(in_flight.restored_rows, lambda original, *args, **named: Restored([]))
 
 
-@mutant("T14", "Rows that a barrier overtook come back twice.", seeds(17, faults=SLOW_CRASHES))
+@mutant("T14", "Rows that a barrier overtook come back twice.", seeds(41, 17, faults=SLOW_CRASHES))
 def overtaken_rows_are_restored_twice(plant: Planting) -> None:
     def wrong(original: Any, *args: Any, **named: Any) -> Restored:
         restored = original(*args, **named)
@@ -45,7 +45,7 @@ def overtaken_rows_are_restored_twice(plant: Planting) -> None:
 @mutant(
     "T14",
     "Rows still on their way when a barrier overtook them are in no snapshot: rows lost.",
-    seeds(17, faults=SLOW_CRASHES),
+    seeds(41, 17, faults=SLOW_CRASHES),
 )
 def rows_on_their_way_are_not_noted(plant: Planting) -> None:
     def wrong(original: Any, self: Any) -> Persist:

@@ -74,7 +74,9 @@ def chunk_names_do_not_carry_the_attempt(plant: Planting) -> None:
     plant.function(layout.chunk_name, wrong)
 
 
-@mutant("T39", "A delta is built upon a chunk of a checkpoint that was never confirmed.", seeds(26, faults=STORE_FAILS))
+@mutant(
+    "T39", "A delta is built upon a chunk of a checkpoint that was never confirmed.", seeds(9, 26, faults=STORE_FAILS)
+)
 def a_delta_builds_upon_an_unconfirmed_chunk(plant: Planting) -> None:
     def wrong(original: Any, self: Chain, checkpoint: CheckpointId, handles: tuple[ChunkHandle, ...]) -> Chain:
         return original(self, checkpoint, handles).completed(checkpoint)

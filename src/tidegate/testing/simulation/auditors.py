@@ -92,6 +92,11 @@ class LocationAuditor:
     def deleting(self, driver: SimulatedDriver) -> None:
         self._retained = driver.start.plan.config.checkpoints_retained
 
+    @property
+    def manifests(self) -> list[Manifest]:
+        """All that were ever stored."""
+        return list(self._manifests.values())
+
     def manifest(self, ref: ManifestRef) -> Manifest:
         return self._manifests[ref]
 

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from tidegate.checkpoint.manifest import Manifest
 from tidegate.checkpoint.plan import Rules
+from tidegate.model.elements import CheckpointKind
 from tidegate.testing.simulation.agenda import Agenda
 from tidegate.testing.simulation.auditors import Cut
 from tidegate.testing.simulation.faults import Faults, Tally, random_faults
@@ -172,24 +174,37 @@ class Simulation:
             self._setting.violate("the query finished without a manifest")
             return
         newest = self.people.auditor.manifest(lineage[0])
-        self._audit_output(rows_read(newest))
+        self._audit_output(newest)
         leftovers = self.people.auditor.leftovers()
         if leftovers > LEFTOVERS_MAX:
             self._setting.violate(f"{leftovers} objects are in the location that no retained checkpoint needs")
         for key in sorted(newest.chunk_keys() - self.people.location.store.objects.keys()):
             self._setting.violate(f"{key} is named by checkpoint {newest.ref} and was deleted")
 
-    def _audit_output(self, read: dict[str, dict[int, int]]) -> None:
+    def _audit_output(self, newest: Manifest) -> None:
+        read = rows_read(newest)
         if not self.people.drained and not self.query.all_read(read):
             self._setting.violate(f"the query finished and has not read everything: {read}")
         answer = self.query.answer_of(read) if self.people.drained else self.query.answer
         found = visible_rows(self.query, self._setting.outside.visible)
-        wrong = judge(self.query, answer, found, self.manner.promise)
+        promise = self.manner.promise
+        if self.query.windowed and self._went_on_after_drain(newest) and promise is Promise.EXACTLY_ONCE:
+            self._tally.path("went on from a drained checkpoint")
+            promise = Promise.LATE_ROWS_DROPPED
+        wrong = judge(self.query, answer, found, promise)
         if wrong is not None:
             self._setting.violate(wrong)
         self._tally.path(f"judged: {self.manner.promise.name.lower().replace('_', ' ')}")
         if self.manner.promise is Promise.AT_LEAST_ONCE and judge(self.query, answer, found, Promise.EXACTLY_ONCE):
             self._tally.path("rows counted twice, as at-least-once allows")
+
+    def _went_on_after_drain(self, newest: Manifest) -> bool:
+        """A driver died before it could say that all is drained, and somebody started again: what is read then is late."""
+        stored = [manifest for auditor in self.people.auditors for manifest in auditor.manifests]
+        return self.people.drained and any(
+            one.kind is CheckpointKind.FINAL and (one.pipeline, one.ref) != (newest.pipeline, newest.ref)
+            for one in stored
+        )
 
 
 def _random_manner(chance: random.Random) -> Manner:

@@ -1,0 +1,46 @@
+"""A short storm of `make chaos`: slots and driver killed, processes frozen, the output equals Spark batch; and the storm can see damage."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+import pytest
+from tests.e2e.scenario import ROOT
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
+
+
+def storm(*options: str) -> tuple[int, str]:
+    """Exit code and output of ``tools/storm.py``. A test that is given up ends it, and it ends its own processes."""
+    command = [sys.executable, str(ROOT / "tools" / "storm.py"), *options]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    try:
+        output, _ = process.communicate()
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            process.wait()
+    return process.returncode, output
+
+
+def test_windows_and_running_aggregates_equal_spark_batch_after_kills_and_freezes():
+    code, output = storm("--seconds", "25", "--slot-every", "4", "--freeze-every", "6", "--driver-every", "14")
+    assert code == 0, output
+    said = re.search(r"OK: ([\d,]+) rows .* after (\d+) slot kills, (\d+) driver kills, (\d+) freezes", output)
+    assert said, output
+    rows, slots, drivers, freezes = (int(number.replace(",", "")) for number in said.groups())
+    assert rows > 1_000, "too little was compared"
+    assert slots >= 2, output
+    assert drivers >= 1, output
+    assert freezes >= 1, output
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("harm", ["at-least-once", "alignment", "look"])
+def test_without_holding_or_the_look_the_storm_sees_damage(harm):
+    """What makes the equality above worth something. At least once counts bids twice, and says so."""
+    code, output = storm("--harm", harm)
+    assert code == 0, output
+    assert f"OK: the damage of '{harm}' is seen" in output

@@ -1,0 +1,92 @@
+"""What may block runs off the loop: every outcome is posted, whatever a sink or a store does, and the lane goes on."""
+
+from __future__ import annotations
+
+import queue
+from pathlib import Path
+
+import pytest
+from tests.unit.checkpoint.scenario import ONE, PLAN, SINK, committable
+
+from tidegate.checkpoint import effects as fx
+from tidegate.checkpoint.events import ClaimWritten, Event, SinksCommitted, SinksFailed, SinksSwept
+from tidegate.model.errors import InvalidQuery
+from tidegate.model.ids import Attempt, CheckpointId
+from tidegate.model.snapshot import Committable
+from tidegate.spark.outside import LaneFailed, Outside
+from tidegate.storage.local import LocalBlobStore
+
+COMMIT = fx.CommitSinks(ONE, CheckpointId(1), ((SINK, (committable(1, 0), committable(1, 1))),))
+SWEEP = fx.SweepSinks(ONE, ONE, ())
+
+
+class Moody:
+    """A sink whose next call lands and then raises."""
+
+    def __init__(self) -> None:
+        self.raises: Exception | None = None
+        self.visible: list[Committable] = []
+
+    def commit(self, committables: tuple[Committable, ...]) -> None:
+        self.visible += [one for one in committables if one not in self.visible]
+        self._raise()
+
+    def sweep(self, older_than: Attempt, keep: tuple[Committable, ...]) -> None:
+        self._raise()
+
+    def _raise(self) -> None:
+        raises, self.raises = self.raises, None
+        if raises is not None:
+            raise raises
+
+
+class World:
+    def __init__(self, directory: Path) -> None:
+        self.sink = Moody()
+        self.posted: queue.SimpleQueue[Event | LaneFailed] = queue.SimpleQueue()
+        store = LocalBlobStore(directory)
+        self.outside = Outside(PLAN, store, {SINK: self.sink}, self.posted.put, name="q", description="")
+
+    def after(self, effect: fx.CommitSinks | fx.SweepSinks | fx.WriteClaim) -> Event | LaneFailed:
+        self.outside.perform(effect)
+        return self.posted.get(timeout=10)
+
+
+@pytest.fixture
+def world(tmp_path: Path):
+    world = World(tmp_path)
+    yield world
+    world.outside.stop()
+
+
+def test_a_commit_that_landed_and_raised_is_reported_as_failed_and_its_repetition_as_done(world: World) -> None:
+    """T3: nobody knows what a call that raised has done, so the same committables are offered again, by name."""
+    world.sink.raises = ConnectionResetError("gone after the commit")
+    failed = world.after(COMMIT)
+    assert isinstance(failed, SinksFailed)
+    assert failed.failure.retryable
+    assert "gone after the commit" in failed.failure.message
+    assert isinstance(world.after(COMMIT), SinksCommitted)
+    assert world.sink.visible == [committable(1, 0), committable(1, 1)]
+
+
+def test_what_repeating_cannot_mend_is_said_to_be_so(world: World) -> None:
+    world.sink.raises = InvalidQuery("no such table")
+    failed = world.after(COMMIT)
+    assert isinstance(failed, SinksFailed)
+    assert failed.failure.code == InvalidQuery.code
+
+
+def test_a_sweep_that_fails_is_a_problem_and_no_failure(world: World) -> None:
+    world.sink.raises = OSError("denied")
+    swept = world.after(SWEEP)
+    assert isinstance(swept, SinksSwept)
+    assert swept.problems == (f"{SINK}: OSError: denied",)
+
+
+def test_work_that_raises_what_it_should_have_reported_is_posted_and_its_lane_lives_on(world: World) -> None:
+    """T61: an error is never swallowed, and no thread dies of it."""
+    broken = fx.StoreManifest(None)  # type: ignore[arg-type]
+    world.outside.perform(broken)
+    assert isinstance(world.posted.get(timeout=10), LaneFailed)
+    assert isinstance(world.after(fx.WriteClaim(ONE, "process")), ClaimWritten)
