@@ -81,7 +81,7 @@ def counts(spark: SparkSession) -> DataFrame:
 
 
 def sleeping(row_s: float) -> Callable[[Any], None]:
-    def slow(row: Any) -> None:
+    def slow(row: Any) -> None:  # noqa: ARG001 - foreach hands it over
         """Sleeps, and makes up for what the operating system sleeps too long."""
         until_s = time.perf_counter() + row_s
         time.sleep(row_s / 2)
@@ -182,7 +182,7 @@ def blamed(spark: SparkSession, name: str, row_s: float) -> Iterator[str]:
         status = query.status
         query.stop()
     print(f"\n{name}: {SETTINGS[name]}\n  health: {status['health']}: {status['reason']}", flush=True)
-    if not unhealthy or "subtask 1/" not in status["reason"] or "sink" not in status["reason"]:
+    if not unhealthy or "subtask 2/" not in status["reason"] or "sink" not in status["reason"]:
         yield f"{name}: the reason names no subtask of the sink: {status}"
 
 

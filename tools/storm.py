@@ -93,7 +93,7 @@ def run(folder: Path, harm: str | None, seconds: float, weather: Weather, seed: 
     print(f"storm: {what}, replay with --seed {seed}", flush=True)
     put_work(folder, seconds, harm, skewed=skewed)
     with Storm(folder, seconds, weather, random.Random(seed), needs_skew=skewed) as storm:
-        problem = storm.blow() or storm.come_to_an_end()
+        problem = storm.blow() or storm.come_to_an_end() or storm.missed()
         counts = storm.counts
     if problem:
         print(f"FAILED: {problem}", flush=True)
@@ -176,6 +176,17 @@ class Storm:
             return f"the driver ended with exit code {self._driver.exit_code}:\n{self._log()}"
         orphans = [orphan for driver in self._drivers for orphan in driver.orphans()]
         return f"processes outlived their driver: {', '.join(orphans)}" if orphans else ""
+
+    def missed(self) -> str:
+        """A storm that did not blow says nothing: what was due and found no victim at all, if anything."""
+        weather = self._weather
+        every_s = {
+            "slot kills": weather.slot_kill_s,
+            "driver kills": weather.driver_kill_s,
+            "freezes": weather.freeze_every_s,
+        }
+        none = [what for what, period_s in every_s.items() if period_s < self._seconds and not self.counts[what]]
+        return f"there were no {', no '.join(none)}: this run says nothing" if none else ""
 
     def _kill_slot(self) -> bool:
         status, slots = self._driver.status(), self._driver.slots()

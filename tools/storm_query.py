@@ -49,7 +49,7 @@ def main() -> int:
     tell(queries)
     failures = [f"{name}: {failure}" for name, query in queries.items() if (failure := query.exception()) is not None]
     if NAME == "A":
-        put("A-is-done", "\n".join(failures))
+        put("A-is-done", "; ".join(failure.splitlines()[0] for failure in failures))
         return 0
     if failures:
         print("\n".join(failures), flush=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -33,6 +34,16 @@ def test_an_aggregate_is_merged_behind_a_keyed_edge_and_begun_before_it() -> Non
     (edge,) = graph.edges
     assert (edge.source, edge.target, edge.partitioning, edge.keys) == (0, 1, Partitioning.KEYED, ("w#1", "k#1"))
     assert [column.name for column in edge.schema] == ["w#1", "k#1"]
+
+
+def test_user_code_behind_an_aggregate_stands_in_a_stage_of_its_own() -> None:
+    """What a closed window releases lies in a channel, where a barrier can overtake it, until the code has seen it."""
+    plan = p.windowed(Random(1)).plan
+    graph = cut(replace(plan, payload=b"a function"))
+    assert len(graph.stages) == len(cut(plan).stages) + 1
+    assert names(graph)[-1] == ["Sink"]
+    assert graph.edges[-1].partitioning is Partitioning.FORWARD
+    assert len(cut(replace(p.windowed(Random(1)).plan)).edges) == 1, "other sinks stay in the chain"
 
 
 def test_a_global_aggregate_is_keyed_on_nothing() -> None:

@@ -115,8 +115,9 @@ class LocationAuditor:
 
     def _restorable(self) -> list[ManifestRef]:
         lineage = self.lineage()
-        chosen = {restored.ref for restored in self._restored.values()}
-        kept = [ref for ref in lineage if ref in self.completed or ref in chosen][: self._retained]
+        running = max(self._restored, default=Attempt(0))
+        # Of an older attempt whatever is there counts, also a manifest whose author never learned that it landed.
+        kept = [ref for ref in lineage if ref in self.completed or ref.attempt < running][: self._retained]
         return [*kept, *(ref for ref in lineage[:1] if ref not in kept)]
 
     def _exists(self, ref: ManifestRef) -> bool:
