@@ -116,12 +116,12 @@ class DriverProcess:
 
     def family(self) -> dict[int, psutil.Process]:
         """Everybody below the driver, itself included, by pid; remembered, so that orphans can be told later."""
-        try:
-            everybody = [psutil.Process(self.pid), *psutil.Process(self.pid).children(recursive=True)]
-        except psutil.NoSuchProcess:
-            everybody = []
+        everybody: list[psutil.Process] = []
+        if self._process.poll() is None:  # A pid that was waited for may be somebody else's by now.
+            root = psutil.Process(self.pid)
+            everybody = [root, *root.children(recursive=True)]
         self._family |= {one.pid: one for one in everybody}
-        return {pid: one for pid, one in self._family.items() if one.is_running()}
+        return {pid: one for pid, one in self._family.items() if lives(one)}
 
     def kill(self) -> None:
         """kill -9 of the driver alone: what it leaves behind has to end by itself."""
@@ -132,7 +132,7 @@ class DriverProcess:
     def orphans(self) -> list[str]:
         """After its end: who still lives ``ORPHAN_LIMIT_S`` later."""
         _, alive = psutil.wait_procs(self.family().values(), timeout=ORPHAN_LIMIT_S)
-        return [f"{one.pid} {one.name()}" for one in alive]
+        return [f"{one.pid} {one.name()}" for one in alive if lives(one)]
 
     def end_all(self) -> None:
         """Driver, JVM, slots: at once."""
@@ -144,6 +144,14 @@ class DriverProcess:
                 continue
         self._process.wait()
         psutil.wait_procs(family.values(), timeout=ORPHAN_LIMIT_S)
+
+
+def lives(process: psutil.Process) -> bool:
+    """A dead process that nobody has buried yet does not."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def send(pid: int, what: signal.Signals) -> bool:
