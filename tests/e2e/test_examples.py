@@ -1,4 +1,4 @@
-"""Every example runs as its first line says, in a process of its own; the demo and the benchmark in a short version."""
+"""Every example runs to its end, one after the other in one process; the demo and the benchmark in a short version."""
 
 from __future__ import annotations
 
@@ -29,9 +29,14 @@ def run(*command: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return done
 
 
+@pytest.fixture(scope="module")
+def output_of_examples() -> str:
+    return run("tests/e2e/example_runner.py", *(f"examples/{example}" for example in EXAMPLES)).stdout
+
+
 @pytest.mark.parametrize("example", EXAMPLES)
-def test_an_example_runs_to_its_end(example: str) -> None:
-    run(f"examples/{example}")
+def test_an_example_runs_to_its_end(output_of_examples: str, example: str) -> None:
+    assert f"example {example}: ran to its end" in output_of_examples, output_of_examples[-4000:]
 
 
 def test_the_demo_survives_a_kill_and_says_so_in_its_last_line() -> None:
