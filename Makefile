@@ -8,7 +8,7 @@ RUNS ?= 20
 SECONDS ?= 180
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check fast bench simulate model mutants soak chaos lock clean
+.PHONY: help setup demo test check fast bench cost simulate model mutants soak chaos lock clean
 
 help:  ## this list
 	@echo "Tidegate: PySpark streaming queries, continuously and exactly once."
@@ -39,6 +39,12 @@ TESTS = $(wildcard tests/unit tests/property tests/simulation tests/integration 
 
 bench: setup  ## Tidegate beside Spark Structured Streaming, in one run, as ratios
 	@$(PY) -m benchmarks.bench
+
+cost: setup  ## what checkpoints cost: a gigabyte of state, CPU per row, a slow sink, 32 slots
+	@$(PY) -m benchmarks.big_state
+	@$(PY) -m benchmarks.checkpoint_cost
+	@$(PY) -m benchmarks.slow_sink
+	@$(PY) -m benchmarks.many_slots
 
 simulate: setup  ## the protocol under faults: SEEDS=500 runs, or one with SEED=n
 	@$(PY) -m tidegate.testing.simulation $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
