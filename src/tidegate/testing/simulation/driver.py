@@ -187,7 +187,10 @@ class SimulatedDriver:
         if isinstance(effect, fx.Delete):
             effect = self._cut_short(effect)
             self._watch.deleting(self)
-        self._answer(perform(self.start.plan, effect, self.start.location.store, self._stopwatch(effect)))
+        answer = perform(self.start.plan, effect, self.start.location.store, self._stopwatch(effect))
+        if isinstance(answer, ev.CleanupDone) and answer.untried:
+            self._setting.tally.fault("delete_partly")
+        self._answer(answer)
 
     def _cut_short(self, effect: fx.Delete) -> fx.Delete:
         """A process that died while it cleaned up deleted some of it."""

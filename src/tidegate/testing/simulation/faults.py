@@ -58,7 +58,7 @@ class Faults:
     read_fails: float = _fault(0.08)
     delete_fails: float = _fault(0.2)
     delete_partly: float = _fault(1.0)
-    """A driver dies in the middle of a cleanup round (per death)."""
+    """A cleanup round does part of its work: its driver dies in the middle (per death), or its time is up."""
     storage_slow: float = _fault(0.1)
     """An operation takes seconds."""
     storage_full: float = _fault(0.08)
