@@ -22,7 +22,7 @@ from tidegate.checkpoint.phases import New, State
 from tidegate.checkpoint.plan import CheckpointPlan
 from tidegate.checkpoint.ports import BlobStore
 from tidegate.checkpoint.statistics import CheckpointReport, Outcome
-from tidegate.checkpoint.storing import failure_of, perform
+from tidegate.checkpoint.storing import StorageEffect, failure_of, perform
 from tidegate.model.config import QueryConfig
 from tidegate.model.errors import TidegateError
 from tidegate.model.ids import Attempt, CheckpointId, OperatorId, PipelineId, SlotIndex, StageId, SubtaskId
@@ -177,15 +177,7 @@ class SmallPipeline:
 
     def _perform(self, effect: fx.Effect) -> ev.Event | None:
         match effect:
-            case (
-                fx.WriteClaim()
-                | fx.ListLocation()
-                | fx.WriteRestored()
-                | fx.LookForClaim()
-                | fx.StoreManifest()
-                | fx.MarkCommitted()
-                | fx.Delete()
-            ):
+            case _ if isinstance(effect, StorageEffect):
                 return perform(self._plan, effect, self._store, lambda: self.now_ms)
             case fx.CommitSinks(attempt, checkpoint, committables):
                 self._visible.commit(self._plan.pipeline, committables)

@@ -234,7 +234,7 @@ def _adapted(plan: CheckpointPlan, compared: _Comparison) -> Manifest:
 
 def _notes(compared: _Comparison) -> Iterator[str]:
     ref = compared.manifest.ref
-    if compared.manifest.drained:
+    if compared.manifest.ends_pipeline:
         yield (
             f"checkpoint {ref} was drained: it is the end of the query. Its windows are closed, and rows that belong to them are "
             "late; to read on all the same, start from it at a new checkpointLocation (startFrom)"

@@ -96,6 +96,11 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, tag_field="format", ta
             raise ValueError(f"the state of {', '.join(missing)} is missing")
 
     @property
+    def ends_pipeline(self) -> bool:
+        """Taken when this pipeline was drained. One that was imported is a beginning, whatever it was elsewhere."""
+        return self.drained and self.attempt != IMPORTED
+
+    @property
     def ref(self) -> ManifestRef:
         return ManifestRef(self.checkpoint, self.attempt)
 

@@ -10,7 +10,6 @@ from tidegate.checkpoint import effects as ef
 from tidegate.checkpoint.effects import Effect
 from tidegate.checkpoint.ending import Step
 from tidegate.checkpoint.events import Failure
-from tidegate.checkpoint.layout import IMPORTED
 from tidegate.checkpoint.manifest import Manifest, Restored
 from tidegate.checkpoint.orders import NO_ORDERS
 from tidegate.checkpoint.phases import (
@@ -86,8 +85,8 @@ def is_over(plan: CheckpointPlan, session: Session, choice: Choice) -> bool:
 
     Its last output is visible, so there is nothing left to do. Going on is for a start from a drained savepoint at a new location.
     """
-    drained = choice.manifest is not None and choice.manifest.drained and choice.manifest.attempt != IMPORTED
-    return drained and plan.event_time and session.orders == NO_ORDERS
+    ended = choice.manifest is not None and choice.manifest.ends_pipeline
+    return ended and plan.event_time and session.orders == NO_ORDERS
 
 
 def retry_later(

@@ -48,6 +48,7 @@ from tidegate.model.ids import Attempt
 StorageEffect: TypeAlias = (
     WriteClaim | ListLocation | WriteRestored | LookForClaim | StoreManifest | MarkCommitted | Delete
 )
+"""What ``perform`` performs; ``isinstance`` knows it, so that no shell has to list them again."""
 
 
 def perform(plan: CheckpointPlan, effect: StorageEffect, store: BlobStore, now_ms: Callable[[], int]) -> Event:

@@ -38,18 +38,24 @@ class Capturing:
 
     def advance(self, now_ms: float) -> tuple[Persist, ...]:
         """Copies some more; those that are complete now."""
+        if not self._waiting:
+            return ()
         clock = self._clock
         until_ms = clock() + CAPTURE_MS if clock is not None else 0.0
-        while self._waiting:
-            _, chain, _ = self._waiting[0]
+        first, chain, _ = self._waiting[0]
+        chain.capture()
+        while clock is not None and not complete(first) and clock() < until_ms:
             chain.capture()
-            if complete(self._waiting[0][0]) or clock is None or clock() >= until_ms:
-                break
-        done = [entry for entry in self._waiting if complete(entry[0])]
-        self._waiting = [entry for entry in self._waiting if not complete(entry[0])]
-        for persist, _, since_ms in done:
-            self._took_ms[persist.checkpoint, persist.subtask] = now_ms - since_ms
-        return tuple(persist for persist, _, _ in done)
+        waiting, self._waiting = self._waiting, []
+        done: list[Persist] = []
+        for entry in waiting:
+            persist, _, since_ms = entry
+            if complete(persist):
+                self._took_ms[persist.checkpoint, persist.subtask] = now_ms - since_ms
+                done.append(persist)
+            else:
+                self._waiting.append(entry)
+        return tuple(done)
 
     def took_ms(self, checkpoint: CheckpointId, subtask: SubtaskId) -> float:
         """How long the copying took; asked once."""

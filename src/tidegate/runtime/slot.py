@@ -204,19 +204,23 @@ class SlotRuntime:
                     checkpoint, late, f"the snapshot was not stored within {limit_ms} ms (uploadTimeout)"
                 )
             scope.effects.extend(self._wiring.credits.collect())
-            scope.effects[:] = [one for one in scope.effects if not self._must_be_captured(one, now_ms)]
-            scope.effects.extend(self._capturing.advance(now_ms))
         repeated = () if self._left else self._unanswered.repeat(now_ms)
-        effects = tuple(scope.effects)
-        scope.effects.clear()
-        for effect in effects:
+        effects: list[SlotEffect] = []
+        for effect in scope.effects:
             match effect:
                 case Tell(message=message):
                     self._unanswered.sent(message, now_ms)
+                case Persist(subtask=subtask) if self._capturing.add(effect, self._by_id[subtask].chain, now_ms):
+                    continue  # Some of its rows are still to be copied: it leaves later.
                 case Persist():
                     self._storing.begun(effect, now_ms)
                 case _:
                     pass
+            effects.append(effect)
+        scope.effects.clear()
+        for persist in () if self._left else self._capturing.advance(now_ms):
+            self._storing.begun(persist, now_ms)
+            effects.append(persist)
         return (*effects, *repeated)
 
     @property
@@ -286,10 +290,6 @@ class SlotRuntime:
     def close(self) -> None:
         for subtask in self._wiring.subtasks:
             subtask.chain.close()
-
-    def _must_be_captured(self, effect: SlotEffect, now_ms: float) -> bool:
-        """A snapshot some rows of which are still to be copied: it leaves later."""
-        return isinstance(effect, Persist) and self._capturing.add(effect, self._by_id[effect.subtask].chain, now_ms)
 
     def _at(self, now_ms: float) -> float:
         """Time as the slot sees it: it never goes back."""

@@ -129,15 +129,7 @@ class SimulatedDriver:
     def _perform(self, effect: fx.Effect) -> None:
         store = self.start.location.store
         match effect:
-            case (
-                fx.WriteClaim()
-                | fx.ListLocation()
-                | fx.WriteRestored()
-                | fx.LookForClaim()
-                | fx.StoreManifest()
-                | fx.MarkCommitted()
-                | fx.Delete()
-            ):
+            case _ if isinstance(effect, StorageEffect):
                 self._agenda.after(store.latency_ms(), lambda: self._store(effect))
             case fx.ExportSavepoint():
                 self._agenda.after(store.latency_ms(), lambda: self._export(effect))

@@ -20,7 +20,7 @@ from tidegate.checkpoint import lifecycle
 from tidegate.checkpoint.layout import chunk_name
 from tidegate.checkpoint.phases import New, State
 from tidegate.checkpoint.plan import CheckpointPlan
-from tidegate.checkpoint.storing import perform
+from tidegate.checkpoint.storing import StorageEffect, perform
 from tidegate.model.config import QueryConfig
 from tidegate.model.ids import Attempt, CheckpointId, OperatorId, PipelineId, SlotIndex, StageId, SubtaskId
 from tidegate.model.messages import SplitsWanted, SubtaskAcked, TriggerCheckpoint
@@ -117,15 +117,7 @@ class WidePipeline:
             case fx.SendToSlots(TriggerCheckpoint(checkpoint=checkpoint)):
                 self._last = max(self._last, checkpoint)
                 return ()
-            case (
-                fx.WriteClaim()
-                | fx.ListLocation()
-                | fx.WriteRestored()
-                | fx.LookForClaim()
-                | fx.StoreManifest()
-                | fx.MarkCommitted()
-                | fx.Delete()
-            ):
+            case _ if isinstance(effect, StorageEffect):
                 return (perform(self._plan, effect, self._store, lambda: now_ms),)
             case _:
                 return ()
