@@ -17,7 +17,6 @@ Claims, by exit code: in the first three, memory of every process is flat (media
 from __future__ import annotations
 
 import argparse
-import contextlib
 import statistics
 import sys
 import tempfile
@@ -199,23 +198,35 @@ def described(done: list[CheckpointReport]) -> str:
 
 
 def memory_over(query: Any, seconds: float) -> tuple[list[Memory], int]:
-    """Every process of the query, and how many rows its sink took meanwhile."""
+    """Every process that works for the query, all idle ones together, and how many rows its sink took meanwhile."""
     own = psutil.Process()
     slots = query.snapshot().pids
     family = {f"slot {slot}": psutil.Process(pid) for slot, pid in sorted(slots.items())}
     family["driver"] = own
+    idle: list[psutil.Process] = []
     for child in own.children(recursive=True):
-        if child.pid not in slots.values() and child.is_running():
-            family[f"{child.name()} {child.pid}"] = child
-    memories = [Memory(who, []) for who in family]
+        if child.name() == "java":
+            family["Spark's JVM"] = child
+        elif child.pid not in slots.values():
+            idle.append(child)
+    memories = {who: Memory(who, []) for who in family}
+    workers = Memory("idle workers of PySpark, together", [])
     before = rows_sunk(query)
     give_up = time.monotonic() + seconds
     while time.monotonic() < give_up:
-        for memory in memories:
-            with contextlib.suppress(psutil.NoSuchProcess):  # An idle worker of Spark that ended holds nothing.
-                memory.sizes.append(family[memory.who].memory_full_info().uss)
+        for who, process in family.items():
+            memories[who].sizes.append(process.memory_full_info().uss)
+        workers.sizes.append(sum(map(share_of, idle)))
         time.sleep(SAMPLE_S)
-    return [memory for memory in memories if len(memory.sizes) > 1], rows_sunk(query) - before
+    return [*memories.values(), workers], rows_sunk(query) - before
+
+
+def share_of(worker: psutil.Process) -> int:
+    """With its share of the pages it has in common with others: those of a fork that ended fall to the ones that live on."""
+    try:
+        return int(worker.memory_full_info().pss)
+    except psutil.NoSuchProcess:
+        return 0
 
 
 def rows_sunk(query: Any) -> int:

@@ -23,7 +23,6 @@ PATHS = (
     "checkpoint failed: store unknown",
     "checkpoint failed: subsumed",
     "checkpoint failed: timed out",
-    "checkpoint failed: unconfirmed chunk",
     "cut restored on its own",
     "deployed from a checkpoint",
     "deployed from nothing",
@@ -47,7 +46,10 @@ PATHS = (
     "splits forgotten",
     "started from a savepoint at a new location",
 )
-"""Ways through failure and back that a campaign must have seen."""
+"""Ways through failure and back that a campaign must have seen.
+
+Not among them: a checkpoint given up for a chunk nobody may name. ``Chain.safe_links`` rules that out; only a mutant shows it.
+"""
 
 
 @dataclass(slots=True)

@@ -192,8 +192,8 @@ class SimulatedDriver:
         return fx.Delete(effect.attempt, effect.keys[: len(effect.keys) // 2], effect.timeout_ms)
 
     def _stopwatch(self, effect: StorageEffect) -> Callable[[], int]:
-        """The process's clock while it works; a slow store lets a round of cleanup run out of time."""
-        if not isinstance(effect, fx.Delete) or not self._agenda.chance(self._setting.faults.storage_slow):
+        """The process's clock while it works; now and then a round of cleanup runs out of time."""
+        if not isinstance(effect, fx.Delete) or not self._agenda.chance(self._setting.faults.delete_partly):
             return self.clock.now_ms
         spent_ms = 0
 

@@ -57,8 +57,8 @@ class Faults:
     """A create is reported as failed and happens seconds later."""
     read_fails: float = _fault(0.08)
     delete_fails: float = _fault(0.2)
-    delete_partly: float = _fault(1.0)
-    """A cleanup round does part of its work: its driver dies in the middle (per death), or its time is up."""
+    delete_partly: float = _fault(0.5)
+    """A cleanup round does part of its work (per round): its driver dies in the middle, or its time is up."""
     storage_slow: float = _fault(0.1)
     """An operation takes seconds."""
     storage_full: float = _fault(0.08)
