@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-from tests.differential.corpus import CORPUS
+from tests.differential.corpus import corpus
 from tests.differential.data import write_tables
 from tests.differential.harness import check
 
 pytestmark = pytest.mark.spark
 SEED = 20_260_301
+CORPUS = corpus()
 
 
 @pytest.fixture(scope="module")
