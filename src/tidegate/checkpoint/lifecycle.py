@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tidegate.checkpoint import committing, coordinator, ending, recovering, retention, sources, trigger
+from tidegate.checkpoint import committing, coordinator, ending, recovering, trigger
 from tidegate.checkpoint import effects as ef
 from tidegate.checkpoint import events as ev
 from tidegate.checkpoint.ending import Step
@@ -96,10 +96,10 @@ def step(plan: CheckpointPlan, state: State, event: Event) -> Step:
             retry.at_ms is not None and now_ms >= retry.at_ms
         ):
             return recovering.commit_restored(plan, state, manifest, now_ms)
-        case Sweeping(session, attempt, choice), ev.SinksSwept(_, of) if of == attempt:
-            if recovering.is_over(plan, session, choice):
-                return ending.over(ef.Finished(), session)
-            return Deploying(session, _prepare(plan, session, attempt, choice)), (ef.Deploy(attempt, choice.manifest),)
+        case Sweeping(), ev.SinksSwept(_, of) if of == state.attempt:
+            return recovering.swept(plan, replace(state, swept=True))
+        case Sweeping(), ev.CleanupDone(_, of) if of == state.attempt:
+            return recovering.swept(plan, replace(state, cleaned=True))
 
         case Deploying(session, run), ev.SplitsDiscovered(_, of) if of == run.attempt:
             return Deploying(session, coordinator.discovered(run, event)), ()
@@ -200,25 +200,6 @@ def step(plan: CheckpointPlan, state: State, event: Event) -> Step:
 
 
 # --- deploy and run --------------------------------------------------------------------------------------------------
-
-
-def _prepare(plan: CheckpointPlan, session: Session, attempt: Attempt, choice: Choice) -> Running:
-    """The attempt as it will begin: splits, numbers and retention rebuilt from the manifest alone."""
-    states = {state.operator: state for state in choice.manifest.sources} if choice.manifest is not None else {}
-    return Running(
-        attempt=attempt,
-        base=choice.manifest,
-        next_checkpoint=max(choice.next_checkpoint, session.next_checkpoint),
-        trigger=trigger.Trigger(0),
-        sources=tuple(
-            sources.restored(states[operator], plan.parallelism)
-            if operator in states
-            else sources.fresh(operator, plan.parallelism)
-            for operator in plan.sources
-        ),
-        retention=retention.from_lineage(choice.lineage, choice.garbage),
-        restarts=session.restarts,
-    )
 
 
 def _begin(plan: CheckpointPlan, session: Session, run: Running, now_ms: int) -> Step:

@@ -105,11 +105,14 @@ class CommittingRestored:
 
 @dataclass(frozen=True, slots=True)
 class Sweeping:
-    """Transactions of older attempts that the restored checkpoint does not carry are aborted."""
+    """Transactions of older attempts that the restored checkpoint does not carry are aborted. Where the pipeline is over, what its last
+    round of deleting left behind goes, too: no other will come."""
 
     session: Session
     attempt: Attempt
     choice: Choice
+    swept: bool = False
+    cleaned: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tidegate.checkpoint import committing, ending, restart
+from tidegate.checkpoint import committing, ending, restart, retention, sources, trigger
 from tidegate.checkpoint import effects as ef
 from tidegate.checkpoint.effects import Effect
 from tidegate.checkpoint.ending import Step
@@ -15,6 +15,7 @@ from tidegate.checkpoint.orders import NO_ORDERS
 from tidegate.checkpoint.phases import (
     Claiming,
     CommittingRestored,
+    Deploying,
     Listing,
     LookingFirst,
     Retry,
@@ -24,6 +25,7 @@ from tidegate.checkpoint.phases import (
 )
 from tidegate.checkpoint.plan import CheckpointPlan
 from tidegate.checkpoint.recovery import Choice
+from tidegate.checkpoint.running import Running
 from tidegate.model.errors import Bug, Unavailable
 from tidegate.model.ids import Attempt
 
@@ -77,7 +79,45 @@ def sweep(plan: CheckpointPlan, session: Session, attempt: Attempt, choice: Choi
     keep = choice.manifest.committables() if choice.manifest is not None else ()
     # However late this lands, it can only touch attempts that our claim has fenced already.
     older_than = attempt if plan.rules.late_is_harmless else NEWEST_POSSIBLE
-    return Sweeping(session, attempt, choice), (ef.SweepSinks(attempt, older_than, keep),)
+    sweeping, effects = Sweeping(session, attempt, choice), (ef.SweepSinks(attempt, older_than, keep),)
+    if not is_over(plan, session, choice):
+        return sweeping, effects
+    left = retention.from_lineage(choice.lineage, choice.garbage).plan_round(
+        plan.config.checkpoints_retained, by_reference=plan.rules.retention_by_reference
+    )
+    if not left.garbage:
+        return sweeping, effects
+    delete = ef.Delete(attempt, left.garbage, plan.config.cleanup_timeout_ms)
+    return replace(sweeping, cleaned=False), (*effects, delete)
+
+
+def swept(plan: CheckpointPlan, state: Sweeping) -> Step:
+    """Deploys, or says that there is nothing left to do."""
+    if not (state.swept and state.cleaned):
+        return state, ()
+    if is_over(plan, state.session, state.choice):
+        return ending.over(ef.Finished(), state.session)
+    run = prepare(plan, state.session, state.attempt, state.choice)
+    return Deploying(state.session, run), (ef.Deploy(state.attempt, state.choice.manifest),)
+
+
+def prepare(plan: CheckpointPlan, session: Session, attempt: Attempt, choice: Choice) -> Running:
+    """The attempt as it will begin: splits, numbers and retention rebuilt from the manifest alone."""
+    states = {state.operator: state for state in choice.manifest.sources} if choice.manifest is not None else {}
+    return Running(
+        attempt=attempt,
+        base=choice.manifest,
+        next_checkpoint=max(choice.next_checkpoint, session.next_checkpoint),
+        trigger=trigger.Trigger(0),
+        sources=tuple(
+            sources.restored(states[operator], plan.parallelism)
+            if operator in states
+            else sources.fresh(operator, plan.parallelism)
+            for operator in plan.sources
+        ),
+        retention=retention.from_lineage(choice.lineage, choice.garbage),
+        restarts=session.restarts,
+    )
 
 
 def is_over(plan: CheckpointPlan, session: Session, choice: Choice) -> bool:

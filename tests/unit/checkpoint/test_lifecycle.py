@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import msgspec
 import pytest
-from tests.unit.checkpoint.scenario import COUNT, ONE, PLAN, SINK, SOURCE, Scenario, ack, only
+from tests.unit.checkpoint.scenario import COUNT, ONE, PLAN, SINK, SOURCE, Scenario, ack, chunk, only
 
 from tidegate.checkpoint import effects as ef
 from tidegate.checkpoint import events as ev
@@ -348,3 +348,19 @@ def test_a_drained_pipeline_is_not_read_on_when_it_is_started_again() -> None:
     again.answer(*again.start())
     assert again.last(ef.Finish) == ef.Finish(ef.Finished())
     assert not again.all(ef.Deploy)
+
+
+def test_what_the_last_round_of_deleting_left_goes_when_a_drained_pipeline_is_found_finished() -> None:
+    """No later round would come: its driver died in the middle of the last one."""
+    plan = replace(PLAN, event_time=True, config=msgspec.structs.replace(PLAN.config, drain=True))
+    run = Scenario(plan).run_up()
+    run.answer(*exhausted(run))
+    run.complete()
+    left = layout.chunk_key(chunk(0, 1, attempt=0).name)
+    run.store[left] = b"chunk"
+    again = Scenario(plan, store=run.store)
+    again.answer(*again.start())
+    (delete,) = again.all(ef.Delete)
+    assert left in delete.keys
+    assert left not in again.store
+    assert again.effects.index(delete) < again.effects.index(again.last(ef.Finish))

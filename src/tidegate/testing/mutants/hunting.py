@@ -16,7 +16,7 @@ from tidegate.testing.simulation.world import Simulation
 
 WORLDS_MAX = 400_000
 """A mutant may make a world endless; the harm stands near its beginning."""
-CPU_MAX_S = 150.0
+CPU_MAX_S = 300.0
 """After so much work in simulated worlds the hunt is given up. Not by the clock on the wall: machines are busy."""
 
 

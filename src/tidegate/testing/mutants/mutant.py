@@ -10,7 +10,7 @@ from tidegate.testing.model.world import Bounds
 from tidegate.testing.mutants.planting import Planting
 from tidegate.testing.simulation.faults import Faults
 
-SEEDS_MAX = 120
+SEEDS_MAX = 600
 """After the suggested seeds the hunt goes on with 0, 1, 2, … up to this many."""
 
 
