@@ -102,9 +102,11 @@ def rows_step_before_the_barrier(plant: Planting) -> None:
     plant.method(InputChannel, "take", wrong)
 
 
-@mutant("T34", "The position counts rows that are fetched and not yet emitted: rows lost.", seeds(92, faults=CRASHES))
+@mutant("T34", "The position counts rows that are fetched and not yet emitted: rows lost.", seeds(faults=CRASHES))
 def the_position_is_that_of_the_last_fetched_row(plant: Planting) -> None:
     def wrong(original: Any, self: SourceSubtask, now_ms: float) -> None:
+        if self._triggers.next is not None and self.source.ready(now_ms) and not self.outputs.full:
+            self._polled.extend(self._poll(now_ms))
         while self._triggers.next is not None:
             self._take(now_ms)
 

@@ -75,7 +75,7 @@ def chunk_names_do_not_carry_the_attempt(plant: Planting) -> None:
 
 
 @mutant(
-    "T39", "A delta is built upon a chunk of a checkpoint that was never confirmed.", seeds(9, 26, faults=STORE_FAILS)
+    "T39", "A delta is built upon a chunk of a checkpoint that was never confirmed.", seeds(145, faults=STORE_FAILS)
 )
 def a_delta_builds_upon_an_unconfirmed_chunk(plant: Planting) -> None:
     def wrong(original: Any, self: Chain, checkpoint: CheckpointId, handles: tuple[ChunkHandle, ...]) -> Chain:
@@ -136,7 +136,7 @@ def key_group_ranges_do_not_tile(plant: Planting) -> None:
 @mutant(
     "T26",
     "Windows that were closed before the barrier come back with the state: rows twice.",
-    seeds(135, faults=CRASHES),
+    seeds(184, faults=CRASHES),
 )
 def closed_windows_come_back(plant: Planting) -> None:
     plant.method(AggregateOperator, "_without_closed", lambda original, self, chunk, owners: chunk)
