@@ -8,7 +8,7 @@ RUNS ?= 20
 SECONDS ?= 180
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check fast bench cost simulate model mutants soak chaos lock clean
+.PHONY: help setup demo test check fast bench cost simulate fuzz model mutants soak chaos lock clean
 
 help:  ## this list
 	@echo "Tidegate: PySpark streaming queries, continuously and exactly once."
@@ -49,6 +49,10 @@ cost: setup  ## what checkpoints cost: a gigabyte of state, CPU per row, a slow 
 simulate: setup  ## the protocol under faults: SEEDS=500 runs, or one with SEED=n
 	@$(PY) -m tidegate.testing.simulation $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
 
+fuzz: SEEDS = 2000
+fuzz: setup  ## random queries against Spark batch, killed and rescaled on the way: SEEDS=2000, or one with SEED=n
+	@$(PY) -m tests.differential.fuzz $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
+
 model: setup  ## exhaustive model check of the coordinator's rules
 	@$(PY) -m tidegate.testing.model $(ARGS)
 
@@ -67,7 +71,7 @@ chaos: setup  ## real Spark: SECONDS=180 of kills and freezes, the harm of less,
 	@$(PY) tools/chaos.py --runs $(RUNS)
 
 lock: setup  ## compile requirements.lock again from pyproject.toml
-	@.tools/bin/uv pip compile --quiet --universal --generate-hashes --no-header --extra java --group dev --python-version 3.11 \
+	@.tools/bin/uv pip compile --quiet --universal --generate-hashes --no-header --extra java --extra rocksdb --group dev --python-version 3.11 \
 		--output-file requirements.lock pyproject.toml
 
 clean:  ## remove everything that can be made again

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+import spark_functions
 from pyspark.sql import functions as F
 from traps import traps_page
 
@@ -32,6 +33,25 @@ SQL_ONLY = frozenset(
 NOT_OFFERED = frozenset({"when", "case"})
 """Written as CASE WHEN, which is listed with the operators."""
 
+AGGREGATES_REWRITTEN = frozenset(
+    {
+        "approx_percentile",
+        "count_distinct",
+        "median",
+        "percentile_cont",
+        "regr_avgx",
+        "regr_avgy",
+        "regr_count",
+        "regr_sxx",
+    }
+    | {"regr_syy", "sum_distinct"}
+)
+"""Spark's analyser makes others of them."""
+AGGREGATES_MISSING = (
+    *("approx_top_k", "bitmap_and_agg", "bitmap_construct_agg", "bitmap_or_agg", "collect_union", "count_min_sketch"),
+    *("histogram_numeric", "hll_sketch_agg", "hll_union_agg", "kll_*", "measure", "theta_*", "tuple_*"),
+)
+
 
 def options_page() -> str:
     return f"""# Options of a query
@@ -44,7 +64,8 @@ is refused; any other name goes to the sink ([writing queries](../guide/queries.
 
 Not options: how often checkpoints are taken is `trigger(checkpoint="1 second")` (the default), the end of the input is
 `trigger(availableNow=True)`. A session can set `spark.tidegate.parallelism` for queries that do not say how many slots they want, and
-Spark's own `spark.sql.streaming.checkpointLocation` is the parent of locations that no query names. The environment variable
+Spark's own `spark.sql.streaming.checkpointLocation` is the parent of locations that no query names;
+`spark.sql.streaming.multipleWatermarkPolicy` (`min`, `max`) says which watermark counts where streams meet. The environment variable
 `TIDEGATE_PROGRESS` (`live`, `plain`, `off`) stands in for the option `progress`.
 """
 
@@ -53,7 +74,8 @@ def functions_page() -> str:
     names = function_names()
     symbols = sorted(name for name in names if not name.replace("_", "").isalnum())
     words = {name for name in names if name not in symbols}
-    offered = {name for name in words if name in SQL_ONLY or callable(getattr(F, name, None))} - NOT_OFFERED
+    offered = {name for name in words if name in SQL_ONLY | spark_functions.NAMES or callable(getattr(F, name, None))}
+    offered = (offered | {name for name in spark_functions.REWRITTEN if name.replace("_", "").isalnum()}) - NOT_OFFERED
     inner = words - offered - NOT_OFFERED
     return f"""# Functions
 
@@ -63,14 +85,36 @@ an option that is not built. The way out is always a `pandas_udf`, or `mapInArro
 
 ## Aggregates
 
-In `groupBy(…).agg(…)`, over windows or keys, in append and in update mode; with `FILTER (WHERE …)`; `DISTINCT` for `count`, `sum` and `avg` of
-one column.
+In `groupBy(…).agg(…)`, over windows, sessions or keys, in every output mode; with `FILTER (WHERE …)`; with `DISTINCT`, in as many groups of
+columns as the query likes. `rollup`, `cube`, `GROUPING SETS`, `grouping`, `grouping_id` and `pivot` work where Spark streams them.
 
-{_listed(accumulators.FUNCTIONS)}
+{_listed({*accumulators.FUNCTIONS, *AGGREGATES_REWRITTEN})}
+
+State is constant per group, except for those that keep the values themselves: `DISTINCT`, `collect_list`, `collect_set`, `listagg`, `mode`, `percentile`
+(`median`). `approx_count_distinct` gives Spark's own estimates; `percentile_approx` is exact up to `16 × accuracy` distinct values and within
+`count / accuracy` ranks beyond. `sum_of_squares` and `pivot_first` are what `regr_sxx`, `regr_syy` and `pivot` are made of.
+
+Not built: {", ".join(f"`{name}`" for name in AGGREGATES_MISSING[:6])},
+{", ".join(f"`{name}`" for name in AGGREGATES_MISSING[6:])}, and Python
+aggregate functions, which Structured Streaming refuses too.
 
 ## Functions of a row
 
+Each is tested against Spark over nulls, extremes, empty and non-ASCII texts, leap days and changes of daylight saving time
+(`tests/integration/test_functions_against_spark.py`, `test_expressions_against_spark.py`). Patterns, formats, paths, units and zones are constants.
+
 {_listed(offered)}
+
+`to_char` and `to_varchar` print dates and timestamps, not numbers; `make_interval` is a constant; `array_sort` takes no comparison of its own;
+`from_json` and `to_json` take no options; `get_json_object` has no wildcards. JSON in single quotes is read as broken, where Spark reads it.
+
+## Types
+
+`boolean` `tinyint` `smallint` `int` `bigint` `float` `double` `decimal` `string` `char` `varchar` `binary` `date` `timestamp` `timestamp_ntz`
+`interval day to second` (and its parts) `array` `map` `struct` in sources, expressions, state and sinks; `interval year to month` inside
+expressions; casts between them by Spark's ANSI table. Refused, by name: collations other than `UTF8_BINARY`, `variant`, `time`, timestamps with
+nanoseconds, geometries, user-defined types, and intervals that mix months and days, unless constant. Dates end with the year 262142, time
+zones' daylight saving rules with 2099.
 
 ## Operators
 
@@ -80,6 +124,12 @@ one column.
 
 `F.window(…)` (tumbling and sliding) is an operator of the plan, not a function: see [event time](../concepts/event-time.md).
 
+## Not built
+
+Functions of Spark that are refused at `start()`, besides the aggregates above and functions of `OVER (…)`:
+
+{_listed(spark_functions.missing(frozenset(offered), _aggregates()))}
+
 ## Names of Catalyst's own
 
 Spark's analyser rewrites many functions (`to_date(x)`, `extract`, `date_part`, `ilike`, `nvl2` …) into others before Tidegate sees them. These names
@@ -87,6 +137,16 @@ occur only in such plans:
 
 {_listed(inner)}
 """
+
+
+def _aggregates() -> frozenset[str]:
+    """Names that stand with the aggregates, built or not."""
+    families = tuple(name.rstrip("*") for name in AGGREGATES_MISSING)
+    return (
+        frozenset(accumulators.FUNCTIONS)
+        | AGGREGATES_REWRITTEN
+        | {n for n in spark_functions.NAMES if n.startswith(families)}
+    )
 
 
 def _listed(names: Iterable[str]) -> str:

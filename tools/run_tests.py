@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`make test`: three pytest processes side by side. Tests of whole queries mostly wait for Spark; the others can run meanwhile.
+"""`make test`: four pytest processes side by side. Tests of whole queries mostly wait for Spark; the others can run meanwhile.
 
 Prints each process's report whole when it ends, then the sum. Exit code 0 only if all passed.
 """
@@ -16,10 +16,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 EXPRESSIONS = "tests/integration/test_expressions_against_spark.py"
 GROUPS = (
-    (
-        "core, expressions, differential",
-        ("tests/unit", "tests/property", "tests/simulation", EXPRESSIONS, "tests/differential"),
-    ),
+    ("core, expressions", ("tests/unit", "tests/property", "tests/simulation", EXPRESSIONS)),
+    ("differential", ("tests/differential",)),
     ("Spark", ("tests/integration", f"--ignore={EXPRESSIONS}")),
     ("whole programs", ("tests/e2e",)),
 )

@@ -88,7 +88,6 @@ TRAPS: dict[int, str] = {
     68: "A failed checkpoint leaves no trace of who was late",
 }
 NOT_BUILT: dict[int, str] = {
-    25: "operators have no timers of their own; windows close by the watermark, see T26",
     33: "there is no source that commits positions to a broker",
     53: "there is no sink with transactions that expire",
 }

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tidegate.api.history import checkpoint_history
-    from tidegate.api.job import StreamingJob, job
+    from tidegate.api.job import Job, StreamingJob
     from tidegate.api.query import StreamingQuery
     from tidegate.api.writer import DataStreamWriter, writeStream
     from tidegate.model import errors
@@ -21,22 +21,22 @@ __version__ = version("tidegate")
 
 __all__ = [
     "DataStreamWriter",
+    "Job",
     "StreamingJob",
     "StreamingQuery",
     "__version__",
     "checkpoint_history",
     "errors",
-    "job",
     "local_session",
     "writeStream",
 ]
 
 _HOMES = {
     "DataStreamWriter": "tidegate.api.writer",
+    "Job": "tidegate.api.job",
     "StreamingJob": "tidegate.api.job",
     "StreamingQuery": "tidegate.api.query",
     "checkpoint_history": "tidegate.api.history",
-    "job": "tidegate.api.job",
     "local_session": "tidegate.spark.session",
     "writeStream": "tidegate.api.writer",
 }

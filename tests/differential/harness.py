@@ -1,7 +1,7 @@
-"""One query, two engines, the same rows: ``check`` runs it on Tidegate and on an oracle and compares.
+"""One query, two engines, the same rows: run it on Tidegate, ask an oracle, compare.
 
-The oracle is Spark batch: over bounded input that is drained, append output equals its multiset of rows, and in update mode the
-last row per key does. Where several answers are right, ``admits`` judges the result instead of the comparison.
+The oracle is Spark batch: over bounded input that is drained, append output equals its multiset of rows, in update mode the last row per
+key does, and in complete mode the last result. Where several answers are right, ``admits`` judges the result instead.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
-from tests.differential.compare import EXACT, Rules, difference
+from tests.differential.compare import EXACT, Rules, canonical, difference
 
 import tidegate
 
@@ -67,46 +67,63 @@ def _schema(folder: Path) -> StructType:
     return from_arrow_schema(pq.read_schema(next(folder.glob("*.parquet"))))
 
 
-def check(
-    spark: SparkSession,
-    build: Build,
-    root: Path,
-    *,
-    mode: Literal["append", "update"] = "append",
-    keys: tuple[str, ...] = (),
-    rules: Rules = EXACT,
-    admits: Admits | None = None,
-    partition_by: tuple[str, ...] = (),
-    format: Literal["parquet", "memory", "json"] = "parquet",
-    parallelism: int = 2,
-    empty: bool = False,
-) -> int:
-    """Raises AssertionError with a readable difference; returns how many rows were equal.
+@dataclass(frozen=True)
+class Query:
+    """A query and how its result is judged.
 
-    ``keys``: in update mode, the columns whose last row counts. ``empty``: the query is meant to have no result.
+    ``keys``: in update mode, the columns whose last row counts. ``empty``: it is meant to have no result. ``format``: of the sink.
     """
-    streams = Sources(spark, root, streaming=True)
-    columns, actual = run_tidegate(
-        build(streams),
-        mode=mode,
-        partition_by=partition_by,
-        format="memory" if mode == "update" else format,
-        parallelism=parallelism,
+
+    name: str
+    build: Build
+    mode: Literal["append", "update", "complete"] = "append"
+    keys: tuple[str, ...] = ()
+    rules: Rules = EXACT
+    admits: Admits | None = None
+    partition_by: tuple[str, ...] = ()
+    format: Literal["parquet", "memory", "json"] = "memory"
+    empty: bool = False
+
+
+class Oracle:
+    """Answers of Spark batch, each computed once: the same query is run in several ways."""
+
+    def __init__(self, spark: SparkSession, root: Path) -> None:
+        self._batch = Sources(spark, root, streaming=False)
+        self._answers: dict[str, tuple[list[str], list[tuple[Any, ...]]]] = {}
+
+    def judge(self, query: Query, columns: list[str], actual: list[tuple[Any, ...]]) -> int:
+        """Raises AssertionError with a readable difference; returns how many rows were equal."""
+        if query.mode == "update":
+            actual = last_per_key(columns, actual, query.keys)
+        if query.admits is not None:
+            problem = query.admits(self._batch, actual)
+            assert not problem, problem
+            return len(actual)
+        wanted, expected = self._answer(query)
+        assert wanted == columns, f"columns: expected {wanted}, got {columns}"
+        assert expected or query.empty, "the query has no result: it would prove nothing"
+        rules = Rules(query.rules.approximate, query.rules.unordered, query.rules.keys or query.keys)
+        problem = difference(columns, expected, actual, rules)
+        assert not problem, f"Tidegate differs from Spark batch: {problem}"
+        return len(expected)
+
+    def _answer(self, query: Query) -> tuple[list[str], list[tuple[Any, ...]]]:
+        if query.name not in self._answers:
+            answer = query.build(self._batch)
+            self._answers[query.name] = (answer.columns, [tuple(row) for row in answer.collect()])
+        return self._answers[query.name]
+
+
+def check(spark: SparkSession, query: Query, root: Path) -> int:
+    """One query on Spark's stage, compared: what the corpus test does, for trying a query out."""
+    columns, rows = run_tidegate(
+        query.build(Sources(spark, root, streaming=True)),
+        mode=query.mode,
+        partition_by=query.partition_by,
+        format=query.format,
     )
-    if mode == "update":
-        actual = last_per_key(columns, actual, keys)
-    batch = Sources(spark, root, streaming=False)
-    if admits is not None:
-        problem = admits(batch, actual)
-        assert not problem, problem
-        return len(actual)
-    oracle = build(batch)
-    assert oracle.columns == columns, f"columns: expected {oracle.columns}, got {columns}"
-    expected = [tuple(row) for row in oracle.collect()]
-    assert expected or empty, "the query has no result: it would prove nothing"
-    problem = difference(columns, expected, actual, Rules(rules.approximate, rules.unordered, rules.keys or keys))
-    assert not problem, f"Tidegate differs from Spark batch: {problem}"
-    return len(expected)
+    return Oracle(spark, root).judge(query, columns, rows)
 
 
 def run_tidegate(
@@ -114,7 +131,7 @@ def run_tidegate(
     *,
     mode: str = "append",
     partition_by: tuple[str, ...] = (),
-    format: str = "parquet",
+    format: str = "memory",
     parallelism: int = 2,
 ) -> tuple[list[str], list[tuple[Any, ...]]]:
     """Runs the query to its drained end; its columns and committed rows, in commit order where the sink has one."""
@@ -143,9 +160,11 @@ def run_tidegate(
         else:
             return df.columns, []
         rows = [tuple(row) for row in result.collect()]
+        if format == "memory":
+            spark.catalog.dropTempView(name)
     return df.columns, rows
 
 
 def last_per_key(columns: Sequence[str], rows: list[tuple[Any, ...]], keys: tuple[str, ...]) -> list[tuple[Any, ...]]:
     positions = [columns.index(key) for key in keys]
-    return list({tuple(row[position] for position in positions): row for row in rows}.values())
+    return list({tuple(canonical(row[position]) for position in positions): row for row in rows}.values())

@@ -142,7 +142,7 @@ def test_a_copy_of_a_location_is_not_started_beside_its_original(spark, tmp_path
     query = start(tmp_path / "ck")
     try:
         query.checkpoint(timeout=60)
-        shutil.copytree(tmp_path / "ck", tmp_path / "copy")
+        shutil.copytree(tmp_path / "ck", tmp_path / "copy", ignore=shutil.ignore_patterns(".tmp-*"))
         with pytest.raises(InvalidQuery, match="is a copy of"):
             start(tmp_path / "copy")
     finally:

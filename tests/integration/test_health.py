@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -114,15 +115,19 @@ def slowly(batches: Iterator) -> Iterator:
 
 
 def test_a_pipeline_that_dies_and_recovers_leaves_the_other_one_of_its_job_alone(spark, source, tmp_path):
-    def writer(name: str, slots: int):
-        df = stream(spark, source).mapInArrow(slowly, SCHEMA)
-        one = tidegate.writeStream(df).queryName(name).format("parquet").option("path", str(tmp_path / name))
-        one = one.option("checkpointLocation", str(tmp_path / f"ck-{name}")).option("parallelism", slots)
-        return one.option("batchRowsMax", 100).trigger(checkpoint="100 milliseconds")
+    elsewhere = Path(shutil.copytree(source, tmp_path / "elsewhere"))
 
-    job = tidegate.job(writer("left", 2), writer("right", 1), name="both").start()
+    def writer(name: str, path: Path, slots: int):
+        df = stream(spark, path).mapInArrow(slowly, SCHEMA)
+        one = tidegate.writeStream(df).queryName(name).format("parquet").option("path", str(tmp_path / name))
+        return one.option("parallelism", slots)
+
+    both = tidegate.Job("both", checkpointLocation=str(tmp_path / "checkpoints"), batchRowsMax=100)
+    both.trigger(checkpoint="100 milliseconds").add(writer("left", source, 2), writer("right", elsewhere, 1))
+    job = both.start()
     try:
         left, right = job.queries
+        assert job.query("right") is right and Path(right.location) == tmp_path / "checkpoints" / "right"
         for query in job.queries:
             wait_until(lambda query=query: query.snapshot().history.completed > 1, query)
         before = right.checkpoints[-1]["id"]
@@ -151,20 +156,31 @@ def test_a_pipeline_that_dies_and_recovers_leaves_the_other_one_of_its_job_alone
 
 
 def test_a_job_starts_all_of_its_pipelines_or_none(spark, source, tmp_path):
-    def writer(name: str, **options: object):
-        one = tidegate.writeStream(stream(spark, source)).format("noop").queryName(name)
+    elsewhere = Path(shutil.copytree(source, tmp_path / "elsewhere"))
+
+    def writer(name: str, path: Path = source, **options: object):
+        one = tidegate.writeStream(stream(spark, path)).format("noop").queryName(name)
         return one.option("checkpointLocation", str(tmp_path / name)).options(**options)
 
+    def start(*writers, **options: object):
+        tidegate.Job(**options).add(*writers).start()
+
     with pytest.raises(InvalidQuery, match=r"2 \+ 2 slots"):
-        tidegate.job(writer("a", parallelism=2), writer("b", parallelism=2)).start()
+        start(writer("a", parallelism=2), writer("b", elsewhere, parallelism=2))
     with pytest.raises(InvalidQuery, match="no task slot left for 1"):
-        tidegate.job(writer("a", parallelism=2), writer("b")).start()
+        start(writer("a", parallelism=2), writer("b", elsewhere))
     with pytest.raises(InvalidQuery, match="checkpoint location"):
-        tidegate.job(writer("a"), writer("b", checkpointLocation=f"{tmp_path}/./a")).start()
+        start(writer("a"), writer("b", elsewhere, checkpointLocation=f"{tmp_path}/./a"))
     with pytest.raises(InvalidQuery, match="name 'a'"):
-        tidegate.job(writer("a"), writer("a", checkpointLocation=str(tmp_path / "b"))).start()
-    with pytest.raises(InvalidQuery, match="complete"):
-        tidegate.job(writer("a"), writer("b").outputMode("complete")).start()
+        start(writer("a"), writer("a", elsewhere))
+    with pytest.raises(InvalidQuery, match="sideways"):
+        start(writer("a"), writer("b", elsewhere).outputMode("sideways"))
+    with pytest.raises(InvalidQuery, match="parallelism 1 and 2"):
+        start(writer("a", parallelism=1), writer("b", parallelism=2))
+    with pytest.raises(InvalidQuery, match=r"'a' and 'b' share a source.*checkpoint_location"):
+        start(writer("a"), writer("b"))
     with pytest.raises(InvalidQuery, match="one or more writers"):
-        tidegate.job()
+        tidegate.Job("empty").start()
+    with pytest.raises(InvalidQuery, match="made of writers"):
+        tidegate.Job("wrong").add(stream(spark, source))
     assert not any((tmp_path / name / "attempts").exists() for name in ("a", "b")), "nothing was started"

@@ -117,7 +117,7 @@ def test_windows_with_a_drain_equal_batch(spark, source, tmp_path):
     query = writer.option("checkpointLocation", str(tmp_path / "ck")).start(str(tmp_path / "out"))
     assert query.awaitTermination(90)
     assert_equal(spark.read.parquet(str(tmp_path / "out")), windows(batch(spark, source)))
-    assert "keyed by window, k" in query.explain_text() and "watermark" in query.explain_text(extended=True)
+    assert "keyed by [window, k]" in query.explain_text() and "watermark" in query.explain_text(extended=True)
 
 
 def test_a_start_on_the_same_location_goes_on_where_the_last_one_stopped(spark, source, tmp_path):

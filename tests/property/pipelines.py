@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from random import Random
 
 import polars as pl
 
 from tidegate.model import types as t
 from tidegate.model.ids import OperatorId
-from tidegate.model.types import Field, Schema
-from tidegate.plan.expressions import Call, Column, Literal
+from tidegate.model.types import Field, Schema, Struct
+from tidegate.plan.expressions import Call, Column, Literal, MakeStruct, Named
+from tidegate.plan.keyed import SessionAggregate
 from tidegate.plan.relational import (
     Aggregate,
     AggregateCall,
@@ -21,6 +22,7 @@ from tidegate.plan.relational import (
     Filter,
     OutputMode,
     Plan,
+    Project,
     Scan,
     Sink,
     Union,
@@ -29,6 +31,7 @@ from tidegate.testing.scripted import ScriptedConnectors, ScriptedSink, Scripted
 
 WINDOW_S = 10
 DELAY_S = 5
+GAP_S = 2
 
 Rows = list[tuple[object, ...]]
 
@@ -178,7 +181,51 @@ def twice_aggregated(random: Random) -> Pipeline:
     return _pipeline(sink(second), [read], as_rows(grouped(per_key, ["w#1"], "s")))
 
 
-PIPELINES: tuple[Callable[[Random], Pipeline], ...] = (passing, windowed, union_of_two, twice_aggregated)
+def sessions(random: Random) -> Pipeline:
+    """Count and sum per key and session of a gap of two seconds."""
+    read = source(random, "#1", splits=random.randint(1, 4), rows_max=60)
+    times = Struct((Field("start", t.TIMESTAMP, nullable=False), Field("end", t.TIMESTAMP, nullable=False)))
+    start = Column("ts#1", t.TIMESTAMP)
+    gap = Literal(timedelta(seconds=GAP_S), t.DAY_TIME_INTERVAL)
+    end = Call("timestampaddinterval", (start, gap), t.TIMESTAMP)
+    below = watermark(scan(0, "#1"), "ts#1")
+    interval = Field("session#1", times, nullable=False)
+    made = Project(
+        columns=(
+            Named("k#1", Column("k#1", t.LONG)),
+            Named("v#1", Column("v#1", t.LONG)),
+            Named("session#1", MakeStruct((("start", start), ("end", end)), times)),
+        ),
+        schema=(Field("k#1", t.LONG), Field("v#1", t.LONG), interval),
+        inputs=(below,),
+    )
+    calls = (
+        AggregateCall("n#9", "count", (), t.LONG),
+        AggregateCall("s#9", "sum", ("v#1",), t.LONG, (t.LONG,)),
+    )
+    merged = SessionAggregate(
+        id=OperatorId("sessions-0"),
+        keys=("k#1",),
+        session="session#1",
+        calls=calls,
+        event_time=True,
+        mode=OutputMode.APPEND,
+        schema=(Field("k#1", t.LONG), interval, *(Field(call.name, call.type) for call in calls)),
+        input_schema=made.schema,
+        inputs=(made,),
+    )
+    ordered = all_rows(read).sort("k#1", "ts#1")
+    new = (pl.col("ts#1").diff().over("k#1") > timedelta(seconds=GAP_S)).fill_null(True)
+    numbered = ordered.with_columns(new.cum_sum().over("k#1").alias("number"))
+    expected = numbered.group_by("k#1", "number").agg(
+        pl.struct(pl.col("ts#1").min().alias("start"), (pl.col("ts#1").max() + timedelta(seconds=GAP_S)).alias("end")),
+        pl.len().cast(pl.Int64),
+        pl.col("v#1").sum(),
+    )
+    return _pipeline(sink(merged), [read], as_rows(expected.drop("number")))
+
+
+PIPELINES: tuple[Callable[[Random], Pipeline], ...] = (passing, windowed, union_of_two, twice_aggregated, sessions)
 
 
 def _pipeline(plan: Sink, sources: list[ScriptedSource], expected: Rows) -> Pipeline:

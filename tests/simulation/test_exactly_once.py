@@ -45,9 +45,12 @@ def test_a_run_without_faults_needs_one_deploy() -> None:
 
 def test_every_start_of_a_second_driver_fences_the_first() -> None:
     """T10: two coordinators are alive at once, again and again; only one of them ever commits."""
-    verdict = Simulation(3, faults=Faults(second_driver=0.5)).run()
-    innocent(verdict)
-    assert verdict.tally.paths["finished as Fenced"] > 0
+    fenced = 0
+    for seed in (3, 7, 8, 9):
+        verdict = Simulation(seed, faults=Faults(second_driver=0.2)).run()
+        innocent(verdict)
+        fenced += verdict.tally.paths["finished as Fenced"]
+    assert fenced > 0
 
 
 GROUPS = {
@@ -59,7 +62,7 @@ GROUPS = {
     "sinks": Faults(
         commit_lands_late=0.3, commit_partly=0.3, commit_answer_lost=0.3, commit_slow=0.3, driver_crash=0.1
     ),
-    "channels": Faults(channel_slow=0.8, channel_broken=0.1),
+    "channels": Faults(channel_slow=0.8, channel_broken=0.4),
     "people": Faults(savepoint=0.3, stop=0.1, rescale=1.0, reconfigure=1.0, request=0.3),
 }
 
@@ -69,7 +72,7 @@ def test_one_group_of_faults_in_full_strength(group: str) -> None:
     """T3: commits that land late, in part, or without an answer; T11 T12: storage that tears and delays writes; T28 T29 T65: jumping
     and skewed clocks; T46: rescale; T49 T50 T51: savepoints."""
     seen: Counter[str] = Counter()
-    for seed in (101, 102, 103):
+    for seed in range(101, 107):
         verdict = Simulation(seed, faults=GROUPS[group]).run()
         innocent(verdict)
         seen.update(verdict.tally.faults)

@@ -1,46 +1,79 @@
-"""``tidegate.job(a, b)``: several pipelines started and stopped as one, each with its own checkpoints, attempts and failures."""
+"""``tidegate.Job("name").add(writer).add(writer).start()``: several queries as one job.
+
+Queries that share a source read it once, run as one pipeline and have one consistent cut; pipelines with nothing in common have a
+coordinator each, with its own checkpoints, attempts and failures.
+"""
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from typing import Any, TypeVar
 
-from tidegate.api.launch import PreparedQuery, QueryRequest, prepare
+from tidegate.api.joint import joint_pipelines
+from tidegate.api.launch import QueryRequest, prepare
 from tidegate.api.query import StreamingQuery
-from tidegate.api.settings import sort_options
+from tidegate.api.triggers import parse_trigger
 from tidegate.api.writer import DataStreamWriter
 from tidegate.model.errors import InvalidQuery, TidegateError
-from tidegate.spark.checks import is_one_host, refuse_connect, slots_for_queries, task_slots
 from tidegate.spark.health import Condition
-from tidegate.storage.open import absolute_path
 
 Answer = TypeVar("Answer")
 
-_SAFE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.=-]*")
 _SEVERITY = [condition.value for condition in (Condition.HEALTHY, Condition.RECOVERING, Condition.UNHEALTHY)]
 _WAIT_S = 0.2
 
 
-class JobWriter:
-    """The pipelines of a job, before it starts."""
+class Job:
+    """The queries of a job, before it starts."""
 
-    def __init__(self, writers: tuple[DataStreamWriter, ...], name: str | None) -> None:
-        self._writers = writers
+    def __init__(self, name: str | None = None, **options: object) -> None:
+        """``options``: as with ``option``: ``Job("shop", checkpointLocation="/data/checkpoints/shop")``."""
         self._name = name
+        self._writers: list[DataStreamWriter] = []
+        self._options: dict[str, object] = {}
+        self._trigger: dict[str, Any] = {}
+        self.options(**options)
+
+    def add(self, *writers: DataStreamWriter) -> Job:
+        """Writers that are complete but not started: format, ``path``, output mode, ``queryName``."""
+        if not all(isinstance(writer, DataStreamWriter) for writer in writers):
+            raise InvalidQuery("a job is made of writers", hint="job.add(tidegate.writeStream(df).format(...))")
+        self._writers += writers
+        return self
+
+    def option(self, key: str, value: object) -> Job:
+        """An option of all pipelines of the job; a writer's own options hold for the pipeline it is in.
+
+        ``checkpointLocation`` and ``startFrom`` name a directory with one directory per pipeline beneath it.
+        """
+        self._options = {name: old for name, old in self._options.items() if name.lower() != key.lower()}
+        self._options[key] = value
+        return self
+
+    def options(self, **options: object) -> Job:
+        """Several at once."""
+        for key, value in options.items():
+            self.option(key, value)
+        return self
+
+    def trigger(self, *, checkpoint: str | None = None, availableNow: bool | None = None) -> Job:
+        """Of all pipelines whose writers do not say another: as of ``DataStreamWriter.trigger``."""
+        given = {"checkpoint": checkpoint, "available_now": availableNow}
+        self._trigger.update({name: value for name, value in given.items() if value is not None})
+        return self
 
     def start(self) -> StreamingJob:
         """Starts all pipelines or none: every one of them is checked before the first one runs. Raises InvalidQuery.
 
         A pipeline without option ``parallelism`` gets an equal share of the task slots that the others leave.
         """
-        requests = [writer.request() for writer in self._writers]
-        refuse_twins(requests)
-        prepared = [prepare(request) for request in share_slots(requests)]
-        refuse_crowd(prepared)
+        requests: list[QueryRequest] = [writer.request() for writer in self._writers]
+        if not requests:
+            raise InvalidQuery("a job is made of one or more writers", hint="job.add(tidegate.writeStream(df)).start()")
+        pipelines = joint_pipelines(requests, self._options, parse_trigger(**self._trigger))
+        prepared = [prepare(one) for one in pipelines]
         started: list[StreamingQuery] = []
         try:
             for one in prepared:
@@ -49,18 +82,11 @@ class JobWriter:
             for query in started:
                 query.stop()
             raise
-        return StreamingJob(self._name, tuple(started))
+        members = tuple(tuple(request.query for request in one.requests) for one in pipelines)
+        return StreamingJob(self._name, tuple(started), members)
 
-
-def job(*writers: DataStreamWriter, name: str | None = None) -> JobWriter:
-    """Several queries as one job: ``tidegate.job(writer_a, writer_b).start()``.
-
-    The writers are complete but not started: formats, options and ``path`` are set on them. Each needs a checkpoint location of
-    its own. What two of them have in common is computed twice.
-    """
-    if not writers or not all(isinstance(writer, DataStreamWriter) for writer in writers):
-        raise InvalidQuery("a job is made of one or more writers", hint="tidegate.job(tidegate.writeStream(df)...)")
-    return JobWriter(writers, name)
+    def __repr__(self) -> str:
+        return f"Job(name={self._name!r}, {len(self._writers)} queries)"
 
 
 class StreamingJob:
@@ -69,10 +95,22 @@ class StreamingJob:
     A pipeline that fails recovers by itself while the others run on; one that ends for good does not end the others.
     """
 
-    def __init__(self, name: str | None, queries: tuple[StreamingQuery, ...]) -> None:
+    def __init__(
+        self, name: str | None, queries: tuple[StreamingQuery, ...], members: tuple[tuple[str, ...], ...]
+    ) -> None:
         self.name = name
         self.queries = queries
-        """One per writer, in their order."""
+        """One handle per pipeline, in the order in which their first queries were added."""
+        self._members = members
+
+    def query(self, name: str) -> StreamingQuery:
+        """The handle of the pipeline that runs the query of this name. Queries without one are called ``query-0``, ``query-1`` …,
+        in the order in which they were added."""
+        for handle, members in zip(self.queries, self._members, strict=True):
+            if name in members:
+                return handle
+        known = ", ".join(one for members in self._members for one in members)
+        raise InvalidQuery(f"the job has no query {name!r}", hint=f"its queries are {known}")
 
     @property
     def isActive(self) -> bool:
@@ -95,11 +133,8 @@ class StreamingJob:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the pipelines: their query names, or ``pipeline-0`` … for those without one that may be part of a path."""
-        return tuple(
-            query.name if query.name and _SAFE_NAME.fullmatch(query.name) else f"pipeline-{number}"
-            for number, query in enumerate(self.queries)
-        )
+        """Of the pipelines: each is called like its first query."""
+        return tuple(members[0] for members in self._members)
 
     def exception(self) -> TidegateError | None:
         """Why the first of the failed pipelines failed; None when none has."""
@@ -154,55 +189,3 @@ class StreamingJob:
 
     def __repr__(self) -> str:
         return f"StreamingJob(name={self.name!r}, {', '.join(self.names)})"
-
-
-def refuse_twins(requests: list[QueryRequest]) -> None:
-    """Raises InvalidQuery when two pipelines of a job share a name or a checkpoint location."""
-    names = [request.name for request in requests if request.name is not None]
-    given = [sort_options(request.options).checkpoint_location for request in requests]
-    locations = [absolute_path(location) for location in given if location is not None]
-    for what, values, option in (
-        ("name", names, "queryName"),
-        ("checkpoint location", locations, "option checkpointLocation"),
-    ):
-        twice = sorted({value for value in values if values.count(value) > 1})
-        if twice:
-            raise InvalidQuery(
-                f"two pipelines of the job have the {what} {twice[0]!r}",
-                hint=f"give each its own: {option}",
-            )
-
-
-def share_slots(requests: list[QueryRequest]) -> list[QueryRequest]:
-    """The same, with a parallelism for those that do not say one: equal shares of what the others leave."""
-    for request in requests:
-        refuse_connect(request.df)
-    session = requests[0].df.sparkSession
-    said = [sort_options(request.options).config.get("parallelism") for request in requests]
-    open_ones = said.count(None)
-    if not open_ones:
-        return requests
-    spare = any(request.format == "memory" for request in requests)
-    left = slots_for_queries(session, spare=spare) - sum(int(str(one)) for one in said if one is not None)
-    if left < open_ones:
-        raise InvalidQuery(
-            f"the job has {len(requests)} pipelines, and Spark has no task slot left for {open_ones - max(0, left)} of them",
-            hint="give Spark more cores, or set option parallelism of the others lower: all slots run at the same time",
-        )
-    return [
-        request if one is not None else replace(request, options={**request.options, "parallelism": left // open_ones})
-        for request, one in zip(requests, said, strict=True)
-    ]
-
-
-def refuse_crowd(prepared: list[PreparedQuery]) -> None:
-    """Raises InvalidQuery when a local session has too few task slots; executors of a cluster may still be on their way."""
-    session = prepared[0].request.df.sparkSession
-    wanted = [one.config.parallelism for one in prepared]
-    available = task_slots(session)
-    if sum(wanted) > available and is_one_host(session):
-        raise InvalidQuery(
-            f"the pipelines of the job ask for {' + '.join(map(str, wanted))} slots, and "
-            f"{session.sparkContext.master} can run {available} tasks at once",
-            hint="lower option parallelism of some, or give Spark more cores: all slots run at the same time",
-        )

@@ -6,6 +6,7 @@ import hashlib
 import logging
 import tempfile
 import uuid
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -18,26 +19,32 @@ from tidegate.api.location import StartFrom, check_store, newest_claim, open_pip
 from tidegate.api.query import StreamingQuery
 from tidegate.api.reports import QueryIdentity, describe_sink, promised
 from tidegate.api.screen import show_progress
+from tidegate.api.session_settings import session_fields
 from tidegate.api.settings import QueryOptions, sort_options, to_config
+from tidegate.api.static_tables import store_tables, sweep_tables, with_partitioned_tables
 from tidegate.api.triggers import Trigger
 from tidegate.api.views import keep_view
-from tidegate.catalyst.translate import SinkRequest, Translation, translate
+from tidegate.catalyst.naming import Names
+from tidegate.catalyst.static_joins import forget_listings
+from tidegate.catalyst.together import together
+from tidegate.catalyst.translate import SinkRequest, Translation, read_query
 from tidegate.checkpoint.manifest import PipelineDocument
 from tidegate.checkpoint.plan import plan_of
 from tidegate.checkpoint.ports import BlobStore
 from tidegate.connectors.memory.sink import MemoryCommitter
 from tidegate.connectors.options import PIPELINE
 from tidegate.connectors.registry import SINKS, RealConnectors, unknown_sink
-from tidegate.model.config import QueryConfig
+from tidegate.model.config import CheckpointMode, QueryConfig
 from tidegate.model.errors import InvalidQuery
 from tidegate.model.ids import PipelineId
 from tidegate.plan.graph import JobGraph
-from tidegate.plan.identity import pin
+from tidegate.plan.identity import pin_all
 from tidegate.plan.relational import OutputMode, Plan, Scan, Sink
 from tidegate.plan.stages import build_graph
 from tidegate.spark.checks import check_session, choose_parallelism, refuse_connect, task_slots
 from tidegate.spark.driver import JobMaster
 from tidegate.storage.open import absolute_path, open_store
+from tidegate.storage.rocksdb_entries import check_backend
 
 log = logging.getLogger("tidegate")
 
@@ -57,16 +64,40 @@ class QueryRequest:
     partition_by: tuple[str, ...]
     trigger: Trigger
     payload: bytes = b""
+    query: str = ""
+    """Its name among the queries of a job; empty: it is alone."""
 
 
 @dataclass(frozen=True, slots=True)
-class PreparedQuery:
-    """A query that was found good and does not run yet. One that is never started leaves an empty pipeline behind."""
+class PipelineRequest:
+    """Queries that run as one pipeline, and what holds for all of them."""
 
-    request: QueryRequest
+    requests: tuple[QueryRequest, ...]
     options: QueryOptions
+    trigger: Trigger
+    name: str | None
+    plans: tuple[Sink, ...]
+    """Of the requests, in their order."""
+    fingerprint: str
+    reread: Callable[[], tuple[Sink, ...]]
+    """The plans again, over static data as it is at the call."""
+
+    @property
+    def session(self) -> SparkSession:
+        return self.requests[0].df.sparkSession
+
+    @property
+    def spare(self) -> bool:
+        """Whether Spark jobs are to be expected beside the slots."""
+        return any(request.format == "memory" for request in self.requests)
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedPipeline:
+    """A pipeline that was found good and does not run yet. One that is never started leaves an empty location behind."""
+
+    request: PipelineRequest
     config: QueryConfig
-    translation: Translation
     graph: JobGraph
     connectors: RealConnectors
     guarantees: tuple[str, ...]
@@ -76,103 +107,158 @@ class PreparedQuery:
     temporary: bool
     pipeline: PipelineId
 
+    def reread(self) -> JobGraph:
+        """The graph of the same query over static data as it is now. Raises InvalidQuery when Spark has no task slot to read it with."""
+        session, parallelism = self.request.session, self.config.parallelism
+        if parallelism >= task_slots(session):
+            raise InvalidQuery(
+                f"the query takes all {parallelism} task slots: none is left to read static data with",
+                hint=f'leave one free: .option("parallelism", {max(1, parallelism - 1)}), or give Spark more cores',
+            )
+        plans = pin_all(self.request.reread(), self.request.options.uids)
+        plans, tables = with_partitioned_tables(plans, self.config)
+        store_tables(self.store, tables)
+        return with_pipeline(graph_of(plans, self.config), self.pipeline)
+
     def start(self) -> StreamingQuery:
         request, graph, config, connectors = self.request, self.graph, self.config, self.connectors
         committers = {sink.id: connectors.committer(sink) for sink in graph.sinks()}
         identity = QueryIdentity(self.pipeline, str(uuid.uuid4()), request.name)
         description = ", ".join(map(describe_sink, graph.sinks(), self.guarantees))
         master = JobMaster(
-            request.df.sparkSession,
+            request.session,
             graph,
             config,
             plan_of(graph, self.pipeline, config),
             self.store,
             self.location,
             name=request.name or self.pipeline[:8],
-            description=explain_query(self.translation.plan, graph, config, description, extended=True),
+            description=explain_query(request.plans, graph, config, description, extended=True),
             enumerators=lambda: {scan.id: connectors.enumerator(scan, config) for scan in graph.scans()},
             committers=committers,
-            accept_duplicates=self.options.accept_duplicates,
+            accept_duplicates=request.options.accept_duplicates,
         )
-        for sink in graph.sinks():
-            committer = committers[sink.id]
-            if isinstance(committer, MemoryCommitter) and request.name is not None:
-                keep_view(request.df.sparkSession, request.name, sink, committer)
+        for one, plan in zip(request.requests, request.plans, strict=True):
+            committer = committers[plan.id]
+            if isinstance(committer, MemoryCommitter) and one.name is not None:
+                keep_view(request.session, one.name, plan, committer)
         query = StreamingQuery(
             master,
             identity,
             graph,
-            self.translation.plan,
+            request.plans,
             config,
             self.location,
             description,
             temporary=self.temporary,
+            reread=self.reread,
+            tidy=partial(sweep_tables, self.store),
         )
         ACTIVE.add(query)
         master.start(newest_claim(self.store))
-        show_progress(query, self.options.progress)
+        show_progress(query, request.options.progress)
         return query
 
 
 def launch(request: QueryRequest) -> StreamingQuery:
     """Raises InvalidQuery for whatever is wrong; nothing runs and no output is touched before all of it is checked."""
-    return prepare(request).start()
+    options = sort_options(request.options)
+    check_request(request, options)
+    found = read_request(request, options, Names())
+    (component,) = together((found.plan,))
+    pipeline = PipelineRequest(
+        (request,),
+        options,
+        request.trigger,
+        request.name,
+        component.plans,
+        fingerprint_of((found,)),
+        partial(reread, (request,), (options,), component.positions),
+    )
+    return prepare(pipeline).start()
 
 
-def prepare(request: QueryRequest) -> PreparedQuery:
-    """Checks all of the request: what it returns can be started."""
+def check_request(request: QueryRequest, options: QueryOptions) -> None:
+    """What can be said about a query before it is read."""
     refuse_connect(request.df)
     session = request.df.sparkSession
     check_session(session)
-    options = sort_options(request.options)
-    mode = parse_mode(request.mode)
+    parse_mode(request.mode)
     if request.format == "memory" and not request.name:
         raise InvalidQuery(
             "the memory sink needs a name", hint='call .queryName("results"): it becomes the view to query'
         )
     refuse_early(request, options, session)
-    config = to_config({**options.config, **request.trigger.config_fields()})
-    config = replace_parallelism(
-        config, choose_parallelism(session, config.parallelism, spare=request.format == "memory")
+
+
+def read_request(request: QueryRequest, options: QueryOptions, names: Names) -> Translation:
+    """The query's plan, raw; its warnings are logged. ``names`` is the same for all queries that run together."""
+    sink = SinkRequest(request.format, options.sink, request.partition_by, request.payload, request.query)
+    found = read_query(request.df, mode=parse_mode(request.mode), sink=sink, names=names)
+    for warning in found.warnings:
+        log.warning("%s", warning)
+    return found
+
+
+def reread(
+    requests: Sequence[QueryRequest], options: Sequence[QueryOptions], positions: tuple[int, ...]
+) -> tuple[Sink, ...]:
+    """The plans of the queries at ``positions``, which make one pipeline, over static data as it is now.
+
+    All queries that were read together are read again, so that columns get the same names.
+    """
+    for request in requests:
+        forget_listings(request.df)
+    names = Names()
+    found = [read_request(*both, names) for both in zip(requests, options, strict=True)]
+    return next(one.plans for one in together([one.plan for one in found]) if one.positions == positions)
+
+
+def graph_of(plans: Sequence[Sink], config: QueryConfig) -> JobGraph:
+    return build_graph(
+        *plans,
+        parallelism=config.parallelism,
+        max_parallelism=config.max_parallelism,
+        dead_letter=config.dead_letter,
     )
+
+
+def fingerprint_of(found: Sequence[Translation]) -> str:
+    return hashlib.sha256("\n".join(one.text for one in found).encode()).hexdigest()[:16]
+
+
+def prepare(request: PipelineRequest) -> PreparedPipeline:
+    """Checks all of the pipeline: what it returns can be started."""
+    options, session = request.options, request.session
+    config = to_config({**session_fields(session), **options.config, **request.trigger.config_fields()})
+    config = replace_parallelism(config, choose_parallelism(session, config.parallelism, spare=request.spare))
     if config.parallelism >= task_slots(session):
         log.warning(
             "the query takes all %s task slots: other Spark jobs wait until it ends (option parallelism leaves some free)",
             config.parallelism,
         )
-    translation = translate(
-        request.df, mode=mode, sink=SinkRequest(request.format, options.sink, request.partition_by, request.payload)
-    )
-    translation = replace(translation, plan=pin(translation.plan, options.uids))
-    for warning in translation.warnings:
-        log.warning("%s", warning)
-    graph = build_graph(
-        translation.plan,
-        parallelism=config.parallelism,
-        max_parallelism=config.max_parallelism,
-        dead_letter=config.dead_letter,
-    )
+    plans, tables = with_partitioned_tables(pin_all(request.plans, options.uids), config)
+    request = replace(request, plans=plans)
+    graph = graph_of(request.plans, config)
+    check_whole_results(graph, config)
     connectors = RealConnectors()
     for scan in graph.scans():
         connectors.source(scan)
         connectors.enumerator(scan, config)
     guarantees = tuple(promised(connectors.sink(sink).guarantee, config.checkpoint_mode) for sink in graph.sinks())
-    location, temporary = choose_location(request, options, session)
+    location, temporary = choose_location(request.name, options, session)
     ACTIVE.refuse_duplicates(request.name, location)
     store = open_store(location)
     check_store(store, location)
     new = PipelineDocument(
-        pipeline=PipelineId(str(uuid.uuid4())),
-        max_parallelism=config.max_parallelism,
-        fingerprint=hashlib.sha256(translation.text.encode()).hexdigest()[:16],
+        pipeline=PipelineId(str(uuid.uuid4())), max_parallelism=config.max_parallelism, fingerprint=request.fingerprint
     )
     pipeline = open_pipeline(store, location, new, lambda name: plan_of(graph, name, config), parse_start_from(options))
     ACTIVE.refuse_twins(pipeline.pipeline, location)
-    return PreparedQuery(
+    store_tables(store, tables)
+    return PreparedPipeline(
         request,
-        options,
         config,
-        translation,
         with_pipeline(graph, pipeline.pipeline),
         connectors,
         guarantees,
@@ -190,12 +276,22 @@ def parse_mode(text: str) -> OutputMode:
         case "update":
             return OutputMode.UPDATE
         case "complete":
-            raise InvalidQuery(
-                "outputMode('complete') is not supported: it writes the whole result again at every step",
-                hint="use 'update' for changed rows, or 'append' with a watermark for final ones",
-            )
+            return OutputMode.COMPLETE
         case other:
-            raise InvalidQuery(f"there is no output mode {other!r}", hint="the modes are append and update")
+            raise InvalidQuery(f"there is no output mode {other!r}", hint="the modes are append, update and complete")
+
+
+def check_whole_results(graph: JobGraph, config: QueryConfig) -> None:
+    """A result that leaves whole at every barrier needs barriers that separate one from the next."""
+    if not graph.has_whole_results:
+        return
+    if config.checkpoint_mode is not CheckpointMode.EXACTLY_ONCE:
+        raise InvalidQuery(
+            f"outputMode('complete') cannot run with checkpointMode {config.checkpoint_mode.value}: results of two checkpoints would mix",
+            hint="leave the option out: exactly-once is the default",
+        )
+    if config.aligned_timeout_ms:
+        log.warning("option alignedTimeout has no effect in output mode complete: no barrier overtakes a result")
 
 
 def replace_parallelism(config: QueryConfig, parallelism: int) -> QueryConfig:
@@ -211,6 +307,7 @@ def refuse_early(request: QueryRequest, options: QueryOptions, session: SparkSes
     """What can be seen without the query itself: reading it computes its static sides, and those are Spark jobs."""
     if request.format not in SINKS:
         raise unknown_sink(request.format)
+    check_backend(str(options.config.get("state_backend", "memory")))
     named = options.checkpoint_location or session.conf.get("spark.sql.streaming.checkpointLocation", None)
     if not named and request.format not in TEMPORARY_LOCATION_FORMATS:
         raise InvalidQuery(
@@ -219,7 +316,7 @@ def refuse_early(request: QueryRequest, options: QueryOptions, session: SparkSes
         )
 
 
-def choose_location(request: QueryRequest, options: QueryOptions, session: SparkSession) -> tuple[str, bool]:
+def choose_location(name: str | None, options: QueryOptions, session: SparkSession) -> tuple[str, bool]:
     """As Spark does: the option, else a place under ``spark.sql.streaming.checkpointLocation``, else a temporary one.
 
     The second value says whether it is temporary.
@@ -228,7 +325,7 @@ def choose_location(request: QueryRequest, options: QueryOptions, session: Spark
         return options.checkpoint_location, False
     root = session.conf.get("spark.sql.streaming.checkpointLocation", None)
     if root:
-        return f"{root.rstrip('/')}/{request.name or uuid.uuid4()}", False
+        return f"{root.rstrip('/')}/{name or uuid.uuid4()}", False
     return tempfile.mkdtemp(prefix="tidegate-checkpoints-"), True
 
 

@@ -39,6 +39,7 @@ NOT_OPTIONS: dict[str, str] = {
     "checkpoint_interval_ms": "trigger(checkpoint=…)",
     "bounded": "trigger(availableNow=True)",
     "capture_rows": "how finely the copying of state is cut; tests make it small",
+    "watermark_policy": "spark.sql.streaming.multipleWatermarkPolicy of the session",
     "message_repeat_ms": "how the driver speaks to its slots; nothing a user could observe",
 }
 """Settings without an option, and why."""
@@ -92,6 +93,24 @@ OPTIONS: tuple[Option, ...] = (
         "key groups, the most slots ever; fixed at the first start",
     ),
     Option("batchRowsMax", "batch_rows_max", WholeNumber(1, 10_000_000), "most rows a source hands out at once"),
+    Option(
+        "completeRowsMax",
+        "complete_rows_max",
+        WholeNumber(1, 1 << 40),
+        "most rows of a result in output mode complete, per slot: all of them leave at every checkpoint",
+    ),
+    Option(
+        "stateBackend",
+        "state_backend",
+        words("memory", "rocksdb"),
+        "where stateful processors keep their state; rocksdb: on disk, beyond memory (needs tidegate[rocksdb])",
+    ),
+    Option(
+        "broadcastMax",
+        "broadcast_bytes_max",
+        WholeNumber(0, 1 << 40),
+        "bytes of a join's static side that every slot may hold whole; a larger one is partitioned by key over the slots",
+    ),
     Option("channelBatchesMax", "channel_batches_max", WholeNumber(1, 10_000), "batches under way in one channel"),
     Option("channelBytesMax", "channel_bytes_max", WholeNumber(1_024, 1 << 30), "bytes under way in one channel"),
     Option(

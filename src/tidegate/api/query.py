@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 import shutil
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotInTime
 from typing import Any
@@ -18,6 +20,7 @@ from tidegate.api.reports import QueryIdentity, Totals, build_report, describe_c
 from tidegate.checkpoint.effects import Failed, Fenced, Finished, Outcome, RequestDone, Stopped
 from tidegate.checkpoint.events import Afterwards
 from tidegate.checkpoint.savepoint import check_target
+from tidegate.checkpoint.statistics import Outcome as CheckpointOutcome
 from tidegate.checkpoint.storing import error_from
 from tidegate.model import errors
 from tidegate.model.config import QueryConfig
@@ -30,6 +33,8 @@ from tidegate.spark.settling import wait_until_read
 from tidegate.spark.status import JobSnapshot, Recovery
 from tidegate.storage.open import absolute_path, open_store
 
+log = logging.getLogger("tidegate")
+
 RECENT_REPORTS_MAX = 100
 
 
@@ -41,17 +46,24 @@ class StreamingQuery:
         master: JobMaster,
         identity: QueryIdentity,
         graph: JobGraph,
-        plan: Sink,
+        plans: tuple[Sink, ...],
         config: QueryConfig,
         location: str,
         sink_description: str,
         *,
         temporary: bool = False,
+        reread: Callable[[], JobGraph] | None = None,
+        tidy: Callable[[JobGraph], None] | None = None,
     ) -> None:
+        """``reread``: reads static data again and gives the graph of the same query over it. ``tidy``: removes what other graphs of it
+        left behind."""
         self._master = master
+        self._reread = reread
+        self._tidy = tidy
+        self._untidy = tidy is not None
         self._identity = identity
         self._graph = graph
-        self._plan = plan
+        self._plans = plans
         self._config = config
         self._sink_description = sink_description
         self.location = location
@@ -107,7 +119,8 @@ class StreamingQuery:
 
     @property
     def lastProgress(self) -> StreamingQueryProgress | None:
-        """The newest report; it has ``checkpoint`` beyond PySpark's entries. None before the first."""
+        """The newest report. Beyond PySpark's entries it has ``checkpoint``, and ``queries``: what each query of a job has written
+        since the attempt began. None before the first."""
         return self._reports[-1] if self._reports else None
 
     @property
@@ -188,6 +201,37 @@ class StreamingQuery:
                 return describe_checkpoint(report)
         return {"id": taken}
 
+    def refresh(self, timeout: float | None = None) -> None:
+        """Reads the static sides of joins, and scalar subqueries, again: rows from now on see the new data.
+
+        A checkpoint is taken, then the slots start anew from it, so that every row sees the old data or the new and none is lost or
+        repeated. Returns when they run. Raises ``InvalidQuery`` when Spark has no task slot left to read with, and ``Unavailable``
+        after ``timeout`` seconds (the refresh goes on).
+        """
+        if self._reread is None:
+            raise errors.InvalidQuery("this query has nothing to read again")
+        give_up = None if timeout is None else time.monotonic() + timeout
+        graph = self._reread()
+        if graph.state_shapes() != self._graph.state_shapes():
+            raise errors.InvalidQuery(
+                "static data changed in a way that makes another query of this one",
+                hint="stop the query and start it again: start() says what does not fit",
+            )
+        self.checkpoint(timeout)
+        before = self._master.status.now().attempt
+        self._graph = graph
+        self._master.redeploy(graph)
+        self._untidy = self._tidy is not None
+        while self.isActive:
+            now = self._master.status.now()
+            if now.phase == "running" and now.attempt > before:
+                return
+            if give_up is not None and time.monotonic() >= give_up:
+                raise errors.Unavailable(f"the slots did not run again after {timeout} s", hint="the refresh goes on")
+            self._master.ended.wait(0.05)
+        failure = self.exception()
+        raise failure if failure is not None else errors.Unavailable("the query has ended", hint="start it again")
+
     def savepoint(self, path: str, timeout: float | None = None) -> str:
         """Takes a savepoint in the directory ``path``, which is made if missing and must be empty; the query runs on.
 
@@ -205,7 +249,7 @@ class StreamingQuery:
 
     def explain_text(self, extended: bool = False) -> str:
         """What ``explain`` prints."""
-        return explain_query(self._plan, self._graph, self._config, self._sink_description, extended=extended)
+        return explain_query(self._plans, self._graph, self._config, self._sink_description, extended=extended)
 
     @property
     def health(self) -> Health:
@@ -250,8 +294,21 @@ class StreamingQuery:
             # Nobody chose this place and nobody can go on from it; after a failure it stays, to be looked at.
             shutil.rmtree(self.location, ignore_errors=True)
 
+    def _tidy_up(self, now: JobSnapshot) -> None:
+        """Once per deployed graph, after a commit: it proves that the pipeline is ours alone."""
+        committed = any(
+            one.attempt == now.attempt and one.outcome is CheckpointOutcome.COMMITTED for one in now.history.reports
+        )
+        if self._untidy and self._tidy is not None and now.phase == "running" and committed:
+            self._untidy = False
+            try:
+                self._tidy(self._graph)
+            except TidegateError as error:
+                log.warning("static tables that nobody reads could not be removed: %s", error)
+
     def _take_report(self) -> None:
         now = self._master.status.now()
+        self._tidy_up(now)
         if now.slots:
             report, self._totals = build_report(self._identity, self._graph, now, self._totals, self._sink_description)
             self._reports.append(report)

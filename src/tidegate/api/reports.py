@@ -79,6 +79,11 @@ def build_report(
     }
     progress = StreamingQueryProgress.fromJson(report)
     progress["checkpoint"] = report["checkpoint"]
+    progress["queries"] = {
+        sink.query: {"sink": sink.id, "numOutputRows": metrics.rows_in if (metrics := metrics_of(sink.id)) else 0}
+        for sink in graph.sinks()
+        if sink.query
+    }
     return progress, totals
 
 

@@ -22,12 +22,12 @@ class Trigger:
 
 def parse_trigger(
     *,
-    checkpoint: str | None,
-    available_now: bool | None,
-    processing_time: str | None,
-    once: bool | None,
-    continuous: str | None,
-    real_time: object,
+    checkpoint: str | None = None,
+    available_now: bool | None = None,
+    processing_time: str | None = None,
+    once: bool | None = None,
+    continuous: str | None = None,
+    real_time: object = None,
 ) -> Trigger:
     """Raises InvalidQuery for the triggers of micro-batches, which have no meaning here."""
     if processing_time is not None:

@@ -50,7 +50,8 @@ class DataStreamWriter:
         return self
 
     def outputMode(self, outputMode: str) -> DataStreamWriter:
-        """``append``: each row once, when it is final. ``update``: changed rows of an aggregate, at once."""
+        """``append``: each row once, when it is final. ``update``: changed rows of an aggregate, at once. ``complete``: the whole result
+        of an aggregation, once per checkpoint."""
         self._mode = outputMode
         return self
 

@@ -5,46 +5,27 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from tidegate.catalyst import functions
+from tidegate.catalyst.aggregate_functions import signature
 from tidegate.catalyst.checks import LABELS
 from tidegate.catalyst.context import Context, nullability, output_of, project
 from tidegate.catalyst.java import Java, class_name, items
 from tidegate.catalyst.naming import Relation, Scope
 from tidegate.catalyst.printing import sql_text
+from tidegate.catalyst.sessions import with_sessions
 from tidegate.catalyst.tree import Node, read
 from tidegate.model import types as t
 from tidegate.model.errors import InvalidQuery
 from tidegate.model.types import DataType, Field
-from tidegate.plan.expressions import Column, Expression, Literal, Named
-from tidegate.plan.relational import Aggregate, AggregateCall, EventTimeKey
+from tidegate.plan.expressions import Column, Expression, Literal, Named, Scalar
+from tidegate.plan.keyed import SessionAggregate
+from tidegate.plan.relational import Aggregate, AggregateCall, EventTimeKey, OutputMode
 
 _WHERE = LABELS["Aggregate"]
 _WATERMARK = "spark.watermarkDelayMs"
-_SESSION = "spark.sessionWindow"
-
-_NAMES = {
-    "Count": "count",
-    "Sum": "sum",
-    "Average": "avg",
-    "Min": "min",
-    "Max": "max",
-    "First": "first",
-    "Last": "last",
-    "CollectList": "collect_list",
-    "CollectSet": "collect_set",
-    "StddevSamp": "stddev_samp",
-    "StddevPop": "stddev_pop",
-    "VarianceSamp": "var_samp",
-    "VariancePop": "var_pop",
-    "MinBy": "min_by",
-    "MaxBy": "max_by",
-    "HyperLogLogPlusPlus": "approx_count_distinct",
-    "ApproximatePercentile": "percentile_approx",
-}
 
 
 def aggregate(context: Context, plan: Java, child: Relation) -> Relation:
     grouping = items(plan.groupingExpressions())
-    _refuse_session_windows(grouping)
     work = _Grouping(context, child)
     for key in grouping:
         work.add_key(read(key))
@@ -66,12 +47,14 @@ def aggregate(context: Context, plan: Java, child: Relation) -> Relation:
         id=context.names.operator("aggregate"),
         keys=tuple(key.name for key in keys),
         calls=calls,
-        event_time=_event_time(grouping, list(work.key_order)),
+        # In complete mode, as in Spark, nothing is closed and nothing is late.
+        event_time=None if context.mode is OutputMode.COMPLETE else _event_time(grouping, list(work.key_order)),
         mode=context.mode,
         schema=schema,
         input_schema=below.schema,
         inputs=(below,),
     )
+    node = with_sessions(node, grouping, list(work.key_order))
     if all(isinstance(expression, Column) for _, expression in made.values()):
         return Relation(
             node, Scope({expr_id: column for expr_id, (_, column) in made.items() if isinstance(column, Column)})
@@ -130,32 +113,44 @@ class _Grouping:
 
     def _read_call(self, node: Node) -> AggregateCall:
         function = node.children[0]
-        name = _NAMES.get(function.kind) or function.facts.name
         if function.kind in ("PythonUDAF", "PythonUDF"):
             raise InvalidQuery(
                 f"the Python aggregate function {function.fields['name']!r} is not supported (in {_WHERE})",
                 hint="compute the parts per row in a pandas UDF and aggregate them with sum, min, max or avg",
             )
-        arguments = [self._convert(child) for child in function.children]
-        if name == "count":  # count(1) counts rows: a constant that is not null needs no column.
+        read = signature(self.context.spark, function, self._constant)
+        arguments = [self._convert(child) for child in read.columns]
+        if read.name == "count":  # count(1) counts rows: a constant that is not null needs no column.
             arguments = [one for one in arguments if not (isinstance(one, Literal) and one.value is not None)]
         columns = tuple(self._plain(one, "_input") for one in arguments)
         condition = None
         if len(node.children) > 1:
             condition = self._plain(self._convert(node.children[1]), "_filter").name
-        shown = f"{name}({', '.join(sql_text(one) for one in arguments) or '*'})"
+        constants = (f"{param}" for param in read.params)
+        shown = f"{read.name}({', '.join((*map(sql_text, arguments), *constants)) or '*'})"
         return AggregateCall(
             name="",
-            function=f"try_{name}" if function.mode == "TRY" else name,
+            function=f"try_{read.name}" if function.mode == "TRY" else read.name,
             args=tuple(column.name for column in columns),
-            type=_result_type(function, name),
+            type=_result_type(function, read.name),
             input_types=tuple(column.type for column in columns),
             distinct=bool(node.fields["isDistinct"]),
             filter=condition,
             ansi=functions.ansi_of(function, self.context.expressions.ansi),
             sql=shown,
             ignore_nulls=bool(function.fields.get("ignoreNulls", False)),
+            params=read.params,
+            tables=read.tables,
         )
+
+    def _constant(self, node: Node) -> Scalar:
+        value = self._convert(node)
+        if not isinstance(value, Literal):
+            raise InvalidQuery(
+                f"{sql_text(value)} (in {_WHERE}) must be a constant",
+                hint="write the number itself, or pass it with F.lit()",
+            )
+        return value.value
 
     def _require_supported(self, call: AggregateCall) -> None:
         from tidegate.operators.accumulators import supported
@@ -163,7 +158,7 @@ class _Grouping:
         if (reason := supported(call)) is not None:
             raise InvalidQuery(
                 f"the aggregate {call.sql} is not supported (in {_WHERE}): {reason}",
-                hint="use count, sum, avg, min, max, first, last, stddev, min_by or max_by",
+                hint="docs/reference/functions.md lists the aggregate functions; collect_list() keeps the values for a function of yours",
             )
 
     def _convert(self, node: Node) -> Expression:
@@ -192,7 +187,10 @@ def _aggregates(node: Node) -> bool:
 
 
 def _results_above(
-    context: Context, node: Aggregate, made: dict[int, tuple[str, Expression]], nullable: dict[str, bool]
+    context: Context,
+    node: Aggregate | SessionAggregate,
+    made: dict[int, tuple[str, Expression]],
+    nullable: dict[str, bool],
 ) -> Relation:
     named: dict[str, Named] = {}
     scope: dict[int, Column] = {}
@@ -215,13 +213,6 @@ def _event_time(grouping: list[Java], keys: list[Column]) -> EventTimeKey | None
         if _notes(expression, _WATERMARK):
             return EventTimeKey(key.name, "end" if isinstance(key.type, t.Struct) else None)
     return None
-
-
-def _refuse_session_windows(grouping: list[Java]) -> None:
-    if any(_notes(expression, _SESSION) for expression in grouping):
-        raise InvalidQuery(
-            "session_window() is not supported yet", hint="use window() with a fixed length, tumbling or sliding"
-        )
 
 
 def _notes(expression: Java, key: str) -> bool:

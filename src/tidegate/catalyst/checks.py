@@ -5,25 +5,18 @@ from __future__ import annotations
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from tidegate.catalyst import input_files
 from tidegate.catalyst.java import Java, catalyst, class_name, items, one_line
 from tidegate.catalyst.tree import read
 from tidegate.model.errors import InvalidQuery
 from tidegate.plan.relational import OutputMode
 
-_CLOCK = (
-    "take the time from a column of the stream (its event time), or pass it in as a constant: F.lit(datetime.now())"
-)
+_CLOCK = "use current_timestamp(), which is the time at which the row comes by, and cast it"
 _CHANCE = "derive the value from the row, e.g. xxhash64(id); replayed rows must come out the same after a failure"
 _PLACE = "rows have no fixed partition here; derive the value from the row, e.g. xxhash64(id)"
-_FILE = "write the file's name into the rows where the files are made"
 
 TIME_AND_CHANCE = {
-    "CurrentTimestamp": ("current_timestamp()", _CLOCK),
-    "CurrentBatchTimestamp": ("current_timestamp()", _CLOCK),
-    "Now": ("now()", _CLOCK),
-    "CurrentDate": ("current_date()", _CLOCK),
     "CurrentTime": ("current_time()", _CLOCK),
-    "LocalTimestamp": ("localtimestamp()", _CLOCK),
     "Rand": ("rand()", _CHANCE),
     "Randn": ("randn()", _CHANCE),
     "RandStr": ("randstr()", _CHANCE),
@@ -32,9 +25,6 @@ TIME_AND_CHANCE = {
     "Shuffle": ("shuffle()", _CHANCE),
     "MonotonicallyIncreasingID": ("monotonically_increasing_id()", _PLACE),
     "SparkPartitionID": ("spark_partition_id()", _PLACE),
-    "InputFileName": ("input_file_name()", _FILE),
-    "InputFileBlockStart": ("input_file_block_start()", _FILE),
-    "InputFileBlockLength": ("input_file_block_length()", _FILE),
 }
 
 LABELS = {
@@ -51,23 +41,12 @@ LABELS = {
 
 _STATEFUL = "keep the state with groupBy().agg(), or run this part with Spark's own writeStream"
 _REFUSED = {
-    "StreamJoin": ("a join of two streams", "join with a static DataFrame, or union both streams and aggregate by the key"),
-    "Deduplicate": ("dropDuplicates() / distinct() on a stream", "group by the columns and take first() of the others, in update mode or with a window"),
-    "DeduplicateWithinWatermark": ("dropDuplicatesWithinWatermark()", "group by the columns and a window, and take first() of the others"),
-    "Distinct": ("SELECT DISTINCT or UNION without ALL on a stream", "group by the columns: GROUP BY a, b with outputMode('update'); use UNION ALL"),
-    "GlobalLimit": ("limit() on a stream", "filter rows by a condition; a stream has no first n rows that stay the same"),
-    "LocalLimit": ("limit() on a stream", "filter rows by a condition; a stream has no first n rows that stay the same"),
     "Offset": ("offset() on a stream", "filter rows by a condition"),
     "Tail": ("tail() on a stream", "filter rows by a condition"),
-    "Sort": ("orderBy() / sort() on a stream", "a stream has no end to sort at: sort what the sink holds"),
     "Window": ("a window function over rows (row_number, lag …)", "use time windows: groupBy(F.window(…)).agg(F.max_by(…))"),
-    "Generate": ("explode() or another generator", "yield the rows from mapInArrow or mapInPandas"),
     "Sample": ("sample()", "filter by a hash of a column: where(pmod(xxhash64(id), 100) < 5)"),
     "FlatMapGroupsWithState": ("flatMapGroupsWithState / mapGroupsWithState", _STATEFUL),
-    "FlatMapGroupsInPandasWithState": ("applyInPandasWithState()", _STATEFUL),
     "TransformWithState": ("transformWithState()", _STATEFUL),
-    "TransformWithStateInPySpark": ("transformWithState()", _STATEFUL),
-    "TransformWithStateInPandas": ("transformWithStateInPandas()", _STATEFUL),
     "FlatMapGroupsInPandas": ("groupBy().applyInPandas()", "aggregate with groupBy().agg(), or work on rows with mapInPandas"),
     "FlatMapGroupsInArrow": ("groupBy().applyInArrow()", "aggregate with groupBy().agg(), or work on rows with mapInArrow"),
     "FlatMapCoGroupsInPandas": ("cogroup()", "union both streams and aggregate by the key"),
@@ -84,6 +63,7 @@ _REFUSED = {
 
 
 _DISTINCT = "Distinct aggregations are not supported"
+_UNWATERMARKED = "streaming aggregations without watermark"
 
 
 def refused_operator(kind: str) -> InvalidQuery:
@@ -114,7 +94,7 @@ def require_stream(df: object) -> DataFrame:
 
 
 def check_determinism(spark: SparkSession, analysed: Java) -> None:
-    """Refuses functions of time and chance. Only the analysed plan shows them all: the optimiser folds some to constants."""
+    """Refuses functions of chance. Only the analysed plan shows them all: the optimiser folds some to constants."""
     current_like = catalyst(spark).trees.TreePattern.CURRENT_LIKE()
 
     def suspicious(node: Java) -> bool:
@@ -142,7 +122,8 @@ def _check_expression(expression: Java, operator: str) -> None:
                 hint=hint,
             )
     kinds = {node.kind for node in nodes}
-    if operator != "Aggregate" and not kinds & {"PythonUDF", "AggregateExpression"} and not expression.deterministic():
+    judged = kinds & {"PythonUDF", "AggregateExpression", *input_files.FUNCTIONS}
+    if operator != "Aggregate" and not judged and not expression.deterministic():
         raise InvalidQuery(f"{one_line_sql(expression)} (in {where}) is not deterministic", hint=_CHANCE)
 
 
@@ -151,37 +132,45 @@ def one_line_sql(expression: Java) -> str:
     return text if len(text) <= 200 else text[:198] + " …"
 
 
-def check_operators(analysed: Java) -> int:
-    """Refuses operators that the optimiser would turn into others, so that they keep the name the user knows.
-
-    Returns how many aggregations of streams the query has.
-    """
-    pending, aggregations = [analysed], 0
+def check_operators(analysed: Java) -> None:
+    """Refuses operators that the optimiser would turn into others, so that they keep the name the user knows."""
+    pending = [analysed]
     while pending:
         plan = pending.pop()
         if plan.isStreaming():
             kind = class_name(plan)
             if kind in _REFUSED:
                 raise refused_operator(kind)
-            if kind == "Join" and plan.left().isStreaming() and plan.right().isStreaming():
-                raise refused_operator("StreamJoin")
-            aggregations += kind == "Aggregate"
             pending.extend(reversed(items(plan.children())))
-    return aggregations
 
 
 def check_streaming_rules(spark: SparkSession, analysed: Java, mode: OutputMode) -> None:
     """Spark's own rules for streaming queries in this output mode."""
     jvm: Java = spark._jvm
     modes = jvm.org.apache.spark.sql.streaming.OutputMode
-    chosen = modes.Append() if mode is OutputMode.APPEND else modes.Update()
+    known = {OutputMode.APPEND: modes.Append, OutputMode.UPDATE: modes.Update, OutputMode.COMPLETE: modes.Complete}
+    chosen = known[mode]()
     try:
         catalyst(spark).analysis.UnsupportedOperationChecker.checkForStreaming(analysed, chosen)
     except PySparkException as error:
         text = one_line(error)
         if text.startswith(_DISTINCT):
-            return  # We go beyond Spark here. All its rules that depend on the output mode were checked before this one.
+            return None  # We go beyond Spark here. All its rules that depend on the output mode were checked before this one.
+        if mode is OutputMode.APPEND and _UNWATERMARKED in text and not _aggregates(analysed):
+            # SELECT DISTINCT and UNION, which Spark takes for aggregations. They are dropDuplicates(), which needs no watermark.
+            return check_streaming_rules(spark, analysed, OutputMode.UPDATE)
         raise InvalidQuery(f"Spark refuses the query: {_without_advice(text)}", hint=_rule_hint(text, mode)) from None
+
+
+def _aggregates(analysed: Java) -> bool:
+    pending = [analysed]
+    while pending:
+        plan = pending.pop()
+        if plan.isStreaming():
+            if class_name(plan) == "Aggregate":
+                return True
+            pending.extend(items(plan.children()))
+    return False
 
 
 def _without_advice(text: str) -> str:
@@ -193,11 +182,26 @@ def _without_advice(text: str) -> str:
 
 def _rule_hint(text: str, mode: OutputMode) -> str:
     lowered = text.lower()
+    if "join" in lowered and "watermark" in lowered:
+        return (
+            "a row without a partner leaves when none can come any more: call withWatermark() on both streams, and join on equal "
+            "windows or within a range of event time, e.g. b.ts BETWEEN a.ts AND a.ts + INTERVAL 1 HOUR"
+        )
     if "watermark" in lowered and mode is OutputMode.APPEND:
         return (
             "in append mode a group is written when the watermark has passed it: call withWatermark() on the time column and group by "
             "it or by a window over it, or use outputMode('update')"
         )
+    if "no streaming aggregations" in lowered:
+        return "only an aggregation has a result to write again: use outputMode('append') or 'update'"
+    if "session window" in lowered:
+        return "a session that grows replaces others: use append mode with a watermark, or outputMode('complete')"
+    if lowered.startswith("sorting"):
+        return "a stream has no end to sort at: sort what the sink holds, or an aggregated result with outputMode('complete')"
+    if lowered.startswith("limits"):
+        return "use append mode for the first rows of a stream, or outputMode('complete') for those of an aggregated result"
+    if lowered.startswith("union"):
+        return "write the static rows to the sink in a batch job of their own"
     if "join" in lowered:
         return "keep the stream on the preserved side: stream.join(static, …, 'left'), or use an inner join"
     if "correctness" in lowered or "stateful operator" in lowered:

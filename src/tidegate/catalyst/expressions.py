@@ -6,17 +6,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 
-from tidegate.catalyst import functions
+from tidegate.catalyst import clock, functions, input_files
 from tidegate.catalyst.java import Java, session_zone
-from tidegate.catalyst.literals import frozen, literal, members
-from tidegate.catalyst.naming import Scope
+from tidegate.catalyst.literals import calendar_parts, frozen, literal, members
+from tidegate.catalyst.naming import CLOCK, INPUT_FILE, Scope
 from tidegate.catalyst.printing import sql_text
 from tidegate.catalyst.tree import Node, read
 from tidegate.model import types as t
 from tidegate.model.errors import Bug, InvalidQuery
-from tidegate.plan.expressions import Call, Case, Cast, Expression, FieldOf, Literal, MakeStruct
+from tidegate.plan.expressions import Call, Case, Cast, Column, Expression, FieldOf, Lambda, Literal, MakeStruct
 
 Override = Callable[[Node], Expression | None]
 """Says what a node is above an aggregation, where ``sum(x)`` is a column; None: convert it as usual."""
@@ -73,8 +74,11 @@ class Expressions:
             self._folded[key] = Literal(value, node.facts.type)
         return self._folded[key]
 
-    def constant(self, sql: str) -> Any:
-        return self.spark.sql(f"SELECT {sql} AS value").toArrow().column(0)[0].as_py()
+    def constant(self, expression: Java) -> Any:
+        """The value of an expression without columns. Its SQL text would not do: folded arrays have none."""
+        jvm: Any = self.spark._jvm
+        column = SparkColumn(jvm.org.apache.spark.sql.classic.ExpressionUtils.column(expression))
+        return self.spark.range(1).select(column.alias("value")).toArrow().column(0)[0].as_py()
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +89,9 @@ class _Conversion:
     scope: Scope
     where: str
     override: Override | None
+    bound: dict[int, Column] = field(default_factory=dict)
+    """Parameters of the lambdas around the expression."""
+    depth: int = 0
 
     def of(self, node: Node) -> Expression:
         if self.override is not None and (known := self.override(node)) is not None:
@@ -109,6 +116,21 @@ class _Conversion:
                 return self._struct(node)
             case "ScalarSubquery":
                 return self.owner.scalar(node)
+            case clock.STAMP:
+                if CLOCK not in self.scope.columns:
+                    raise self._refused(
+                        "the time of day", "compute it with select() or withColumn() in a step before this one"
+                    )
+                return clock.of_clock(
+                    self.scope[CLOCK], node.type, str(node.fields.get("timeZoneId") or self.owner.zone)
+                )
+            case kind if kind in input_files.FUNCTIONS:
+                if INPUT_FILE not in self.scope.columns:
+                    raise self._refused(
+                        f"function {node.facts.name!r} of rows that do not come straight from files",
+                        "select it, or _metadata.file_path, right behind readStream, before joins, unions and aggregations",
+                    )
+                return input_files.of_input_file(kind, self.scope[INPUT_FILE])
             case "InSet":
                 value = self.of(node.children[0])
                 return self._checked(
@@ -122,26 +144,29 @@ class _Conversion:
                 raise self._refused("an aggregate function", "aggregate with groupBy().agg()")
             case "OuterReference" | "Exists" | "ListQuery" | "InSubquery" | "DynamicPruningSubquery":
                 raise self._refused("a correlated or IN subquery", "write it as a join with the static DataFrame")
-            case "LambdaFunction" | "NamedLambdaVariable":
-                raise self._refused("a higher-order function", _WAY_OUT)
+            case "LambdaFunction":
+                return self._lambda(node)
+            case "NamedLambdaVariable":
+                return self.bound[node.expr_id]
             case "ScalaUDF":
                 raise self._refused("a function written in Scala or Java", "write it as a Python or pandas UDF")
             case _:
                 return self._call(node)
 
     def _call(self, node: Node) -> Expression:
-        if any(child.kind == "LambdaFunction" for child in node.children):
-            raise self._refused(f"function {node.facts.name!r} (it takes a lambda)", _WAY_OUT)
         if node.kind == "ElementAt" and node.children[0].kind == "StringSplitSQL":
             pieces, part = node.children  # How Spark spells split_part.
             args = tuple(self.of(child) for child in (*pieces.children, part))
             return self._checked(Call("split_part", args, node.facts.type, self.owner.ansi, self.owner.zone))
+        if node.kind in ("TimestampAddInterval", "TimeAdd") and (parts := calendar_parts(node.children[1])) is not None:
+            moved = self.of(node.children[0])
+            return self._checked(
+                Call("timestampaddcalendarinterval", (moved, *parts), moved.type, self.owner.ansi, self.owner.zone)
+            )
         if (unread := functions.unread_argument(node)) is not None:
-            raise self._refused(f"function {node.facts.name!r} with {unread}", _WAY_OUT)
-        # The evaluator that an Invoke is called on is a Java object, no expression.
-        children = [child for child in node.children if not (node.kind == "Invoke" and child is node.children[0])]
-        plain = tuple(self.of(child) for child in children)
-        args = plain if node.kind == "Invoke" else functions.all_arguments(node, plain)
+            raise self._refused(f"function {functions.function_name(node)!r} with {unread}", _WAY_OUT)
+        plain = tuple(self.of(child) for child in functions.arguments_of(node))
+        args = functions.all_arguments(node, plain)
         return self._checked(
             Call(
                 function=functions.function_name(node),
@@ -151,6 +176,16 @@ class _Conversion:
                 zone=str(node.fields.get("timeZoneId") or self.owner.zone),
             )
         )
+
+    def _lambda(self, node: Node) -> Lambda:
+        """Parameters are named by how deep the lambda stands: the same query gives the same names in every session."""
+        body, *parameters = node.children
+        mine = {
+            one.expr_id: Column(f"{one.fields['name']}@{self.depth}.{index}", one.type)
+            for index, one in enumerate(parameters)
+        }
+        inner = replace(self, bound={**self.bound, **mine}, depth=self.depth + 1)
+        return Lambda(tuple(mine.values()), inner.of(body))
 
     def _checked(self, call: Call) -> Call:
         from tidegate.operators.expressions import supported
@@ -168,6 +203,8 @@ class _Conversion:
             raise self._refused("a cast to a string with a collation", "compare lower(column) instead")
         child = self.of(node.children[0])
         zone = str(node.fields.get("timeZoneId") or self.owner.zone)
+        if node.fields["dataType"] == "interval" and child.type == t.STRING:
+            return self._checked(Call("calendar_interval", (child,), of, self.owner.ansi, zone))
         cast = Cast(child, of, functions.ansi_of(node, self.owner.ansi), zone)
         return replace(cast, sql=sql_text(cast))
 

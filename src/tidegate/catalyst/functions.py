@@ -5,7 +5,10 @@ A class that is not listed keeps the SQL name Spark prints for it (``prettyName`
 
 from __future__ import annotations
 
+import re
+
 from tidegate.catalyst.java import present
+from tidegate.catalyst.printing import full_text
 from tidegate.catalyst.tree import Node
 from tidegate.model import types as t
 from tidegate.model.types import DataType
@@ -96,6 +99,8 @@ _STATIC = {
     "UrlCodec.encode": "url_encode",
     "UrlCodec.decode": "url_decode",
     "Base64.encode": "base64",
+    "Base32.encode": "to_base32",
+    "UnBase32.decode": "from_base32",
     "Encode.encode": "encode",
     "StringDecode.decode": "decode",
     "aesEncrypt": "aes_encrypt",
@@ -141,6 +146,20 @@ def result_type(node: Node, args: tuple[Expression, ...]) -> DataType:
     return node.type
 
 
+def arguments_of(node: Node) -> list[Node]:
+    """Children that are values. The evaluator that an Invoke is called on is a Java object, unless it is a string itself."""
+    is_evaluator = node.kind == "Invoke" and str(node.fields["functionName"]) not in ("isValid", "makeValid")
+    return node.children[1:] if is_evaluator else node.children
+
+
+_ASCENDING = (
+    "(left@0.0, right@0.1) -> CASE WHEN ((left@0.0 IS NULL) AND (right@0.1 IS NULL)) THEN 0"
+    " ELSE CASE WHEN (left@0.0 IS NULL) THEN 1 ELSE CASE WHEN (right@0.1 IS NULL) THEN -1"
+    " ELSE CASE WHEN (left@0.0 < right@0.1) THEN -1 ELSE CASE WHEN (left@0.0 > right@0.1) THEN 1 ELSE 0 END END END END END"
+)
+"""The comparison that Spark writes out for ``array_sort(xs)``."""
+
+
 def all_arguments(node: Node, args: tuple[Expression, ...]) -> tuple[Expression, ...]:
     """Children, and what Catalyst keeps beside them though it changes the meaning."""
     match node.kind:
@@ -154,8 +173,8 @@ def all_arguments(node: Node, args: tuple[Expression, ...]) -> tuple[Expression,
             return args if default is None else (*args, Literal(str(default.value().toString()), t.STRING))
         case "Murmur3Hash" | "XxHash64":
             return (*args, Literal(int(node.java.seed()), t.LONG))
-        case "Invoke":
-            return args[1:]
+        case "ArraySort" if re.sub(r"@\d+", "@0", full_text(args[1])) == _ASCENDING:
+            return args[:1]
         case "AtLeastNNonNulls":
             return (Literal(int(node.fields["n"]), t.INTEGER), *args)
         case _:
@@ -174,10 +193,24 @@ _READ = frozenset[str]().union(
 )
 
 
+_USUAL = {
+    "legacyNegativeIndex": False,
+    "legacyInterval": False,
+    "followThreeValuedLogic": True,
+    "allowNullComparisonResult": False,
+    "variantAllowDuplicateKeys": False,
+}
+"""Settings of Spark that change a function's meaning, as they are unless someone asks for the behaviour of older versions."""
+
+
 def unread_argument(node: Node) -> str | None:
     """A constructor argument of a Catalyst expression that nothing here has read: its meaning would be lost silently."""
+    if "options" in node.fields and not node.java.options().isEmpty():
+        return f"options {node.java.options().toString()}"
+    if node.kind == "Invoke" and re.match(r"\w+Evaluator\(Map\([^)]", str(node.children[0].fields.get("value"))):
+        return "options"
     for name, value in node.fields.items():
-        if name in _READ or value is None or isinstance(value, list | dict):
+        if name in _READ or value is None or isinstance(value, list | dict) or _USUAL.get(name) is value:
             continue
         # Children stand in the JSON as their index: only the object itself tells an index from a number.
         if type(value) is int and not isinstance(getattr(node.java, name)(), int):
@@ -190,6 +223,8 @@ def ansi_of(node: Node, session: bool) -> bool:
     """True where Spark raises on overflow, a zero divisor or a bad value."""
     if node.kind == "Size":
         return not node.fields["legacySizeOfNull"]
+    if node.kind == "Invoke" and str(node.children[0].fields.get("value")).startswith("ParseUrlEvaluator"):
+        return str(node.children[0].fields["value"]).endswith("true)")
     mode = node.mode
     return session if mode is None else mode == "ANSI"
 
@@ -207,6 +242,8 @@ def _invoked(node: Node) -> str | None:
             for name, function in _EVALUATORS.items():
                 if name in holder:
                     return function
+            if (found := re.search(r"(\w+)Evaluator", holder)) is not None:  # XPathStringEvaluator: xpath_string
+                return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", found[1].replace("XPath", "Xpath")).lower()
             return str(node.fields["functionName"]).lower()
         case _:
             return None

@@ -19,8 +19,10 @@ _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _EPOCH_NTZ = datetime.datetime(1970, 1, 1)
 _EPOCH_DATE = datetime.date(1970, 1, 1)
 
-Evaluate = Callable[[str], Any]
+Evaluate = Callable[[Java], Any]
 """Runs ``SELECT <constant>`` on Spark: the way to read arrays, maps and structs without a call per element."""
+
+_US_PER_DAY = 86_400_000_000
 
 
 def literal(node: Node, evaluate: Evaluate) -> Literal:
@@ -43,8 +45,11 @@ def literal(node: Node, evaluate: Evaluate) -> Literal:
             return Literal(decimal.Decimal(text), of)
         case t.DAY_TIME_INTERVAL:
             return Literal(datetime.timedelta(microseconds=int(text)), of)
+        case t.YEAR_MONTH_INTERVAL:
+            return Literal(int(text), of)
         case t.Array() | t.Map() | t.Struct():
-            return Literal(frozen(evaluate(node.java.sql())), of)
+            # The text of an empty one does not say of what it is empty.
+            return Literal(frozen(evaluate(node.java)), of)
         case _:
             return Literal(internal_value(node.java.value(), of), of)
 
@@ -107,14 +112,24 @@ def frozen(value: Any) -> Scalar:
             return value
 
 
+def calendar_parts(node: Node) -> tuple[Literal, Literal, Literal] | None:
+    """Months, days and microseconds of a constant interval whose length depends on the calendar; None for any other node."""
+    if node.kind != "Literal" or node.fields["dataType"] != "interval" or node.fields["value"] is None:
+        return None
+    months, days, microseconds = interval_parts(node.java.value())
+    if not months and not days:
+        return None
+    return Literal(months, t.INTEGER), Literal(days, t.INTEGER), Literal(microseconds, t.LONG)
+
+
 def _calendar_interval(node: Node) -> Literal:
     value = node.java.value()
     if value is None:
         return Literal(None, t.DAY_TIME_INTERVAL)
     months, days, microseconds = interval_parts(value)
-    if months or days:
+    if months or (days and abs(microseconds) >= _US_PER_DAY):
         raise InvalidQuery(
-            f"the interval {value.toString()} has days or months, whose length depends on the calendar",
-            hint="write it in hours, or as INTERVAL '1' DAY",
+            f"the interval {value.toString()} has months, or days and more than 24 hours, whose length depends on the calendar",
+            hint="write it in days or in hours",
         )
-    return Literal(datetime.timedelta(microseconds=microseconds), t.DAY_TIME_INTERVAL)
+    return Literal(datetime.timedelta(days=days, microseconds=microseconds), t.DAY_TIME_INTERVAL)

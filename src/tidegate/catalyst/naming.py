@@ -12,6 +12,11 @@ from tidegate.model.types import DataType, Field, Schema
 from tidegate.plan.expressions import Column
 from tidegate.plan.relational import Plan
 
+INPUT_FILE = -1
+"""In a Scope, the column that says which file a row comes from: it has no attribute of Catalyst's, whose ids begin at 0."""
+CLOCK = -2
+"""The column that says when a row came by."""
+
 
 @dataclass(slots=True)
 class Names:
@@ -50,6 +55,11 @@ class Scope:
             raise Bug(
                 f"the optimised plan refers to an attribute (id {expr_id}) that no operator below it makes"
             ) from None
+
+    @property
+    def hidden(self) -> dict[int, Column]:
+        """Columns that no projection of the user's lists, and that stay with the rows all the same."""
+        return {number: self.columns[number] for number in (INPUT_FILE, CLOCK) if number in self.columns}
 
     def plus(self, more: Mapping[int, Column]) -> Scope:
         return Scope({**self.columns, **more})

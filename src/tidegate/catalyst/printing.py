@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 
 from tidegate.model.types import simple_string
-from tidegate.plan.expressions import Call, Case, Cast, Column, Expression, FieldOf, Literal, MakeStruct
+from tidegate.plan.expressions import Call, Case, Cast, Column, Expression, FieldOf, Lambda, Literal, MakeStruct
 
 INFIX = {
     "add": "+",
@@ -44,6 +44,11 @@ def sql_text(of: Expression) -> str:
     return text if len(text) <= _TEXT_MAX else text[: _TEXT_MAX - 2] + " …"
 
 
+def full_text(of: Expression) -> str:
+    """The same without a limit; two expressions of equal text mean the same."""
+    return _text(of)
+
+
 def _text(of: Expression) -> str:
     match of:
         case Column(name):
@@ -75,3 +80,5 @@ def _text(of: Expression) -> str:
             return f"{_text(child)}.{name}"
         case MakeStruct(fields):
             return f"named_struct({', '.join(f'{name!r}, {_text(value)}' for name, value in fields)})"
+        case Lambda(parameters=parameters, body=body):
+            return f"({', '.join(_text(one) for one in parameters)}) -> {_text(body)}"

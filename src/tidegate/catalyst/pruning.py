@@ -11,19 +11,32 @@ from dataclasses import replace
 from tidegate.model import types as t
 from tidegate.model.types import Field, Schema
 from tidegate.plan.expressions import Column, Named, columns_of
+from tidegate.plan.keyed import (
+    Deduplicate,
+    JoinSide,
+    PartialDeduplicate,
+    SessionAggregate,
+    StatefulProcess,
+    StreamJoin,
+    StreamJoinKind,
+)
+from tidegate.plan.ordering import Limit, PartialLimit, Sort
 from tidegate.plan.relational import (
     Aggregate,
     AssignWatermark,
     Expand,
     Filter,
+    Generate,
     JoinKind,
     MapBatches,
     PartialAggregate,
     Plan,
     Project,
     PythonEval,
+    Repartition,
     Scan,
     Sink,
+    StampTime,
     StaticJoin,
     Union,
 )
@@ -41,8 +54,22 @@ def prune(plan: Plan, wanted: Wanted | None = None) -> Plan:
             return replace(plan, schema=keep, columns=columns)
         case Sink():
             return replace(plan, inputs=(prune(plan.inputs[0], frozenset(name for name, _ in plan.columns)),))
+        case Sort():
+            child = prune(plan.inputs[0], need.union(key.column for key in plan.order))
+            return replace(plan, schema=child.schema, inputs=(child,))
+        case Limit() | PartialLimit():
+            child = prune(plan.inputs[0], need)
+            return replace(plan, schema=child.schema, inputs=(child,))
         case Filter():
             child = prune(plan.inputs[0], need | columns_of(plan.condition))
+            return replace(plan, schema=child.schema, inputs=(child,))
+        case StampTime():
+            if plan.column not in need:
+                return prune(plan.inputs[0], need)
+            child = prune(plan.inputs[0], need - {plan.column})
+            return replace(plan, schema=(*child.schema, plan.schema[-1]), inputs=(child,))
+        case Repartition():
+            child = prune(plan.inputs[0], need.union(plan.keys))
             return replace(plan, schema=child.schema, inputs=(child,))
         case AssignWatermark():
             child = prune(plan.inputs[0], need | {plan.column})
@@ -58,11 +85,24 @@ def prune(plan: Plan, wanted: Wanted | None = None) -> Plan:
             )
             return replace(plan, projections=projections, schema=keep, inputs=(child,))
         case Aggregate():
-            filters = (call.filter for call in plan.calls if call.filter is not None)
+            child = prune(plan.inputs[0], frozenset(plan.keys).union(*(call.reads for call in plan.calls)))
+            return replace(plan, input_schema=child.schema, inputs=(child,))
+        case SessionAggregate():
             child = prune(
-                plan.inputs[0], frozenset((*plan.keys, *(arg for call in plan.calls for arg in call.args), *filters))
+                plan.inputs[0], frozenset((*plan.keys, plan.session)).union(*(call.reads for call in plan.calls))
             )
             return replace(plan, input_schema=child.schema, inputs=(child,))
+        case Deduplicate():
+            own = plan.keys if plan.event_time is None else (*plan.keys, plan.event_time.column)
+            child = prune(plan.inputs[0], need.union(own))
+            return replace(plan, schema=child.schema, inputs=(child,))
+        case StreamJoin():
+            return _stream_join(plan, need)
+        case Generate():
+            below = frozenset().union(need - _names(plan.generated), *(columns_of(arg) for arg in plan.args))
+            child = prune(plan.inputs[0], below)
+            carried = tuple(one for one in child.schema if one.name in need)
+            return replace(plan, schema=(*carried, *plan.generated), inputs=(child,))
         case Union():
             keep = _kept(plan.schema, need)
             positions = [index for index, one in enumerate(plan.schema) if one in keep]
@@ -74,12 +114,12 @@ def prune(plan: Plan, wanted: Wanted | None = None) -> Plan:
             child = prune(plan.inputs[0], below)
             made = tuple(Field(udf.name, udf.type) for udf in plan.udfs)
             return replace(plan, schema=(*child.schema, *made), inputs=(child,))
-        case MapBatches():
+        case MapBatches() | StatefulProcess():
             child = plan.inputs[0]
             return replace(plan, inputs=(_exactly(child, range(len(child.schema))),))
         case StaticJoin():
             return _static_join(plan, need)
-        case PartialAggregate():
+        case PartialAggregate() | PartialDeduplicate():
             return plan
 
 
@@ -100,6 +140,24 @@ def _static_join(plan: StaticJoin, need: Wanted) -> StaticJoin:
         return replace(plan, schema=child.schema, inputs=(child,))
     static = plan.schema[len(plan.inputs[0].schema) :]
     return replace(plan, schema=(*child.schema, *static), inputs=(child,))
+
+
+def _stream_join(plan: StreamJoin, need: Wanted) -> StreamJoin:
+    used = need if plan.condition is None else need | columns_of(plan.condition)
+    if plan.within is not None:
+        used |= {plan.within.left, plan.within.right}
+    left, one = _side(plan.left, plan.inputs[0], used)
+    right, other = _side(plan.right, plan.inputs[1], used)
+    semi = plan.kind is StreamJoinKind.SEMI
+    seen = {field.name: field for field in plan.schema}
+    schema = left.schema if semi else tuple(seen[field.name] for field in (*left.schema, *right.schema))
+    return replace(plan, left=left, right=right, schema=schema, inputs=(one, other))
+
+
+def _side(side: JoinSide, child: Plan, used: Wanted) -> tuple[JoinSide, Plan]:
+    times = [moment.column for moment in (side.event_time, side.expires) if moment is not None]
+    pruned = prune(child, used.union(side.keys, times))
+    return replace(side, schema=pruned.schema), pruned
 
 
 def _exactly(child: Plan, positions: Iterable[int]) -> Plan:

@@ -52,7 +52,7 @@ def map_batches(context: Context, plan: Java, child: Relation, inputs: list[Node
     node = MapBatches(
         kind=kind,
         label=str(function.fields["name"]),
-        command=_command(function),
+        command=command_of(function),
         input_names=tuple(str(node.fields["name"]) for node in inputs),
         schema=fields_of(columns.values(), nullable),
         output_names=tuple(str(node.fields["name"]) for node in made),
@@ -92,7 +92,7 @@ def _udf(context: Context, relation: Relation, function: Node, result: str) -> t
     udf = PythonUdf(
         name=context.names.column(result, of).name,
         label=label,
-        command=_command(function),
+        command=command_of(function),
         kind=kind,
         args=tuple(args),
         type=of,
@@ -107,7 +107,7 @@ def _append(context: Context, relation: Relation, udfs: list[PythonUdf], named: 
     return Relation(node, relation.scope.plus(named))
 
 
-def _command(function: Node) -> bytes:
+def command_of(function: Node) -> bytes:
     """Spark's pickled ``(function, return type)``."""
     carried = function.java.func()
     if not carried.broadcastVars().isEmpty():

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 from tidegate.catalyst.aggregates import aggregate
 from tidegate.catalyst.checks import LABELS, refused_operator
+from tidegate.catalyst.clock import stamped
 from tidegate.catalyst.context import Context, aligned, attributes, output_of, project
+from tidegate.catalyst.deduplication import deduplicate, distinct
+from tidegate.catalyst.generators import generate
 from tidegate.catalyst.java import Java, class_name, interval_parts, items
-from tidegate.catalyst.joins import join_sides, static_join
+from tidegate.catalyst.joins import join
 from tidegate.catalyst.naming import Relation, Scope, fields_of
+from tidegate.catalyst.ordering import below_limit, limit, sort
+from tidegate.catalyst.placement import PLACEMENT, above_watermark, below_watermark, placement
 from tidegate.catalyst.python_functions import map_batches, python_eval
 from tidegate.catalyst.sources import file_scan, table_scan
+from tidegate.catalyst.stateful import apply_with_state, transform_with_state
 from tidegate.catalyst.tree import read, read_like
 from tidegate.model import types as t
 from tidegate.model.errors import InvalidQuery
 from tidegate.plan.expressions import Column, Expression, Named
 from tidegate.plan.relational import AssignWatermark, Expand, Filter, UdfKind, Union
+from tidegate.plan.watermarks import settle
 
 _DAY_US = 86_400_000_000
-_PLACEMENT = ("Repartition", "RepartitionByExpression", "RebalancePartitions", "ResolvedHint")
 _WRAPPERS = ("SubqueryAlias", "View", "ReturnAnswer")
 
 
@@ -37,23 +43,35 @@ def relation(context: Context, plan: Java) -> Relation:
         case "Expand":
             return _expand(context, plan)
         case "Aggregate":
-            return aggregate(context, plan, relation(context, plan.child()))
+            return distinct(context, aggregate(context, plan, _child(context, plan)))
+        case "Deduplicate" | "DeduplicateWithinWatermark":
+            return deduplicate(context, plan, relation(context, plan.child()))
+        case "Sort":
+            return sort(context, plan, relation(context, plan.child()))
+        case "GlobalLimit":
+            return limit(context, plan, relation(context, below_limit(plan)))
+        case "LocalLimit":  # Pushed down by the optimiser from one above; it saves rows and changes nothing.
+            return relation(context, plan.child())
+        case "Generate":
+            return generate(context, plan, relation(context, plan.child()))
         case "Union":
             return _union(context, plan)
         case "Join":
-            stream, static, kind = join_sides(plan)
-            return static_join(context, plan, relation(context, stream), static, kind)
+            return join(context, plan, relation)
         case "BatchEvalPython" | "ArrowEvalPython":
             return python_eval(context, plan, relation(context, plan.child()))
         case "MapInPandas" | "MapInArrow" | "PythonMapInArrow" as name:
             kind = UdfKind.PANDAS if name == "MapInPandas" else UdfKind.ARROW
             child = plan.child()
             return map_batches(context, plan, relation(context, child), attributes(child), kind)
-        case name if name in _PLACEMENT:
-            context.warn(
-                "repartition(), coalesce() and hints have no effect: rows are placed by key, over the slots of the query"
-            )
-            return relation(context, plan.children().head())
+        case "TransformWithStateInPySpark":
+            return transform_with_state(context, plan, relation(context, plan.left()))
+        case "FlatMapGroupsInPandasWithState":
+            return apply_with_state(context, plan, relation(context, plan.child()))
+        case "UpdateEventTimeWatermarkColumn":  # Of transformWithState: the watermark passes it as it is.
+            return relation(context, plan.child())
+        case name if name in PLACEMENT:
+            return placement(context, plan, relation(context, plan.children().head()))
         case name if name in _WRAPPERS:
             return relation(context, plan.children().head())
         case "LocalRelation":
@@ -65,8 +83,14 @@ def relation(context: Context, plan: Java) -> Relation:
             raise refused_operator(name)
 
 
-def _project(context: Context, plan: Java) -> Relation:
+def _child(context: Context, plan: Java) -> Relation:
+    """What ``plan`` reads, with the time of day if it asks for it."""
     child = relation(context, plan.child())
+    return stamped(context.spark, context.names, plan, child) if context.clock else child
+
+
+def _project(context: Context, plan: Java) -> Relation:
+    child = _child(context, plan)
     named: dict[str, Named] = {}
     scope: dict[int, Column] = {}
     nullable: dict[str, bool] = {}
@@ -82,11 +106,14 @@ def _project(context: Context, plan: Java) -> Relation:
         scope[node.expr_id] = column
     if not named:  # A count needs rows, not columns; rows without any column could not be counted.
         return child
+    for number, column in child.scope.hidden.items():
+        named.setdefault(column.name, Named(column.name, column))
+        scope[number] = column
     return Relation(project(child.plan, named.values(), scope.values(), nullable), Scope(scope))
 
 
 def _filter(context: Context, plan: Java) -> Relation:
-    child = relation(context, plan.child())
+    child = _child(context, plan)
     condition = context.expressions.convert(plan.condition(), child.scope, LABELS["Filter"])
     return Relation(Filter(condition=condition, schema=child.plan.schema, inputs=(child.plan,)), child.scope)
 
@@ -106,14 +133,16 @@ def _watermark(context: Context, plan: Java) -> Relation:
             f"withWatermark(…, {str(delay.toString())!r}): a month has no fixed length",
             hint="write the delay in days, hours, minutes or seconds",
         )
+    below, moved = below_watermark(child.plan)
     node = AssignWatermark(
         id=context.names.operator("watermark"),
         column=column.name,
         delay_us=days * _DAY_US + microseconds,
         schema=child.plan.schema,
-        inputs=(child.plan,),
+        inputs=(below,),
     )
-    return Relation(node, child.scope)
+    settled = settle(node, through_filters=str(plan.nodeId().toString()) in context.unfiltered)
+    return Relation(above_watermark(settled, moved), child.scope)
 
 
 def _expand(context: Context, plan: Java) -> Relation:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pyspark.cloudpickle import loads
 
 from tidegate.catalyst.context import Context, attributes, output_of
+from tidegate.catalyst.input_files import METADATA, with_metadata
 from tidegate.catalyst.java import Java, byte_string, class_name, pairs
 from tidegate.catalyst.naming import Relation, Scope, fields_of
 from tidegate.catalyst.types import schema_of
@@ -26,12 +27,13 @@ def file_scan(context: Context, plan: Java) -> Relation:
         options.setdefault("timezone", context.zone)
     known = {one.name for one in schema_of(source.sourceInfo().schema().json())}
     hidden = [str(node.fields["name"]) for node in attributes(plan) if node.fields["name"] not in known]
-    if hidden:
+    if hidden not in ([], [METADATA]):
         raise InvalidQuery(
             f"the hidden column {hidden[0]!r} of a file source is not supported",
-            hint="write the file's name or date into the rows, or into a directory name=value",
+            hint=f"only {METADATA} is; write what you need into the rows, or into a directory name=value",
         )
-    return _scan(context, plan, form.lower(), options, b"")
+    scanned = _scan(context, plan, form.lower(), options, b"")
+    return with_metadata(context.names, scanned) if hidden or context.input_files else scanned
 
 
 def table_scan(context: Context, plan: Java) -> Relation:

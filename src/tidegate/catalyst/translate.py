@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 from tidegate.catalyst.checks import check_determinism, check_operators, check_streaming_rules, require_stream
+from tidegate.catalyst.clock import with_open_clock
 from tidegate.catalyst.context import Context, attributes, output_of
 from tidegate.catalyst.expressions import Expressions
-from tidegate.catalyst.java import Java, one_line
+from tidegate.catalyst.input_files import reads_input_files
+from tidegate.catalyst.java import Java
 from tidegate.catalyst.naming import Names
-from tidegate.catalyst.pruning import prune
+from tidegate.catalyst.optimising import optimise
 from tidegate.catalyst.relations import relation
+from tidegate.catalyst.together import together
+from tidegate.catalyst.watermarks import unfiltered_watermarks
 from tidegate.model.errors import InvalidQuery
-from tidegate.plan.identity import identify
+from tidegate.operators.columns import arrow_schema
 from tidegate.plan.relational import OutputMode, Plan, Sink
 from tidegate.plan.watermarks import push_watermarks_down
 
@@ -28,6 +31,8 @@ class SinkRequest:
     options: dict[str, str] = field(default_factory=dict)
     partition_by: tuple[str, ...] = ()
     payload: bytes = b""
+    query: str = ""
+    """Its name among the queries of a job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,51 +50,46 @@ def translate(df: DataFrame, *, mode: OutputMode, sink: SinkRequest) -> Translat
 
     Raises InvalidQuery for whatever cannot run, naming it, its place and the way out. Static sides are executed here.
     """
+    found = read_query(df, mode=mode, sink=sink, names=Names())
+    (component,) = together((found.plan,))
+    (plan,) = component.plans
+    return replace(found, plan=plan)
+
+
+def read_query(df: DataFrame, *, mode: OutputMode, sink: SinkRequest, names: Names) -> Translation:
+    """``translate`` for one of several queries: the plan is raw, for ``together``. ``names`` is the same for all of them."""
     df = require_stream(df)
     spark = df.sparkSession
     frame: Java = df._jdf
     analysed = frame.queryExecution().analyzed()
     check_determinism(spark, analysed)
-    aggregations = check_operators(analysed)
+    check_operators(analysed)
     check_streaming_rules(spark, analysed, mode)
-    optimised = _optimise(spark, analysed)
-    context = Context(spark, mode, Names(), Expressions(spark))
+    opened = with_open_clock(spark, analysed)
+    optimised = optimise(spark, opened)
+    context = Context(spark, mode, names, Expressions(spark), unfiltered_watermarks(analysed))
+    context.input_files = reads_input_files(analysed)
+    context.clock = opened is not analysed
     top = relation(context, optimised)
-    if context.names.count("aggregate") > aggregations:
-        # The optimiser rewrote one aggregation as several; their event time would be lost between them.
-        raise InvalidQuery(
-            "DISTINCT over different columns, or DISTINCT with FILTER, in one aggregation is not supported",
-            hint="use size(collect_set(column)) for all but one of them, or a query for each",
-        )
     public = output_of(analysed)
+    arrow_schema(public)  # Refuses what lives inside expressions only: intervals of months.
     # The optimiser keeps the positions of the output, not always the names.
     columns = [top.scope[node.expr_id].name for node in attributes(optimised)]
-    names = [one.name for one in public]
-    _check_names(names, sink)
+    shown = [one.name for one in public]
+    _check_names(shown, sink)
     plan = Sink(
         id=context.names.operator("sink"),
         format=sink.format,
         options=sink.options,
-        columns=tuple(zip(columns, names, strict=True)),
+        columns=tuple(zip(columns, shown, strict=True)),
         schema=public,
         mode=mode,
         partition_by=sink.partition_by,
         payload=sink.payload,
+        query=sink.query,
         inputs=(top.plan,),
     )
-    named = identify(_sink(push_watermarks_down(prune(plan))))
-    return Translation(named, tuple(context.warnings), str(optimised.toString()))
-
-
-def _optimise(spark: SparkSession, analysed: Java) -> Java:
-    session: Java = spark._jsparkSession
-    try:
-        return session.sessionState().optimizer().execute(analysed)
-    except PySparkException as error:
-        raise InvalidQuery(
-            f"Spark could not optimise the query: {one_line(error)}",
-            hint="the same query fails with Spark's own writeStream",
-        ) from error
+    return Translation(_sink(push_watermarks_down(plan)), tuple(context.warnings), str(optimised.toString()))
 
 
 def _check_names(names: list[str], sink: SinkRequest) -> None:

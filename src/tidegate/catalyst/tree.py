@@ -13,12 +13,14 @@ from typing import Any
 
 from tidegate.catalyst.java import Java, class_name, items
 from tidegate.catalyst.types import from_json, from_json_text
-from tidegate.model.types import DataType
+from tidegate.model.types import DAY_TIME_INTERVAL, DataType
 
 _MODE_KEYS = ("evalMode", "evalContext")
 _STRICT_KEYS = ("failOnError", "ansiEnabled")
 _PLAIN = frozenset({"Add", "Subtract", "CreateNamedStruct", "KnownNullable", "PreciseTimestampConversion"})
 """What a branch of a window is made of. In one Expand their type and mode are the same at the same place."""
+_INTERVAL = '"interval"'
+"""A calendar interval. Inside an expression it stands for a length of time; no column may have that type."""
 
 
 @dataclass(slots=True)
@@ -43,7 +45,8 @@ class Facts:
     @property
     def type(self) -> DataType:
         if self._type is None:
-            self._type = from_json_text(self.java.dataType().json())
+            stated = self.java.dataType().json()
+            self._type = DAY_TIME_INTERVAL if stated == _INTERVAL else from_json_text(stated)
         return self._type
 
     @property
@@ -78,7 +81,7 @@ class Node:
     @property
     def type(self) -> DataType:
         stated = self.fields.get("dataType")
-        return self.facts.type if stated is None else from_json(stated)
+        return self.facts.type if stated is None or stated == "interval" else from_json(stated)
 
     @property
     def expr_id(self) -> int:

@@ -26,6 +26,7 @@ _ATOMIC: dict[str, t.DataType] = {
 }
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
 _FIXED_STRING = re.compile(r"(var)?char\(\d+\)")
+_YEAR_MONTH = re.compile(r"interval (year|month)( to month)?")
 _DAY_TIME = re.compile(r"interval (day|hour|minute|second)( to (hour|minute|second))?")
 _COLLATION = "__COLLATIONS"
 
@@ -79,6 +80,8 @@ def _atomic(name: str) -> t.DataType:
         return t.STRING
     if _DAY_TIME.fullmatch(name):
         return t.DAY_TIME_INTERVAL
+    if _YEAR_MONTH.fullmatch(name):
+        return t.YEAR_MONTH_INTERVAL
     if name.startswith("interval"):
         raise _refused(f"type {name!r}", "months have no fixed length: use days, hours, minutes or seconds")
     if name.startswith("string collate"):

@@ -122,6 +122,7 @@ def _handle(plan: CheckpointPlan, run: Running, event: Event) -> Turn:
             | ev.SavepointFailed()
             | ev.BacklogSeen()
             | ev.StopRequested()
+            | ev.RedeployRequested()
             | ev.AttemptFailed()
             | ev.SlotsFree()
         ):

@@ -11,7 +11,7 @@ from tidegate.checkpoint.effects import Effect
 from tidegate.checkpoint.events import Afterwards, Failure
 from tidegate.checkpoint.phases import BackingOff, Ending, Over, RestartAt, Session, State
 from tidegate.checkpoint.plan import CheckpointPlan
-from tidegate.checkpoint.running import Broken, Complete, FencedOut, Running, Suspended
+from tidegate.checkpoint.running import Broken, Complete, FencedOut, Redeployed, Running, Suspended
 from tidegate.model.errors import SlotLost, Unavailable
 from tidegate.model.ids import Attempt, CheckpointId
 
@@ -23,7 +23,7 @@ def leave(
     session: Session,
     run: Running,
     now_ms: int,
-    why: Broken | FencedOut | Complete | Suspended | ef.Stopped,
+    why: Broken | FencedOut | Complete | Suspended | Redeployed | ef.Stopped,
 ) -> Step:
     """End the attempt: answer what is owed, tell the slots to go, wait until they are gone."""
     unanswered = run.orders if run.orders.waiting else session.orders
@@ -39,6 +39,8 @@ def leave(
             then, reason = why, "stopped"
         case Suspended():
             then, reason = ef.Stopped(), "stopped with a savepoint"
+        case Redeployed():
+            then, reason = RestartAt(now_ms), "static data was read again"
         case FencedOut(by):
             then, reason = ef.Fenced(by), f"attempt {by} owns the pipeline"
         case Broken(failure):

@@ -330,6 +330,13 @@ class StopRequested:
 
 
 @dataclass(frozen=True, slots=True)
+class RedeployRequested:
+    """The slots are to start anew from the last complete checkpoint: static data was read again."""
+
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class AttemptFailed:
     """A slot, a channel, user code or the deploy failed. Repeats of one attempt are ignored."""
 
@@ -376,6 +383,7 @@ Event: TypeAlias = (
     | SavepointFailed
     | BacklogSeen
     | StopRequested
+    | RedeployRequested
     | AttemptFailed
     | SlotsFree
 )

@@ -6,6 +6,7 @@
     attempts/000008/claim                attempt 8 claims the pipeline
     attempts/000008/restored             what it restores: (checkpoint, attempt) or nothing
     state/<operator>/<chunk>             immutable; shared by any number of manifests
+    state/static/t<digest>               part of a static table, named by its content; no manifest names it
     checkpoints/000042-000007/manifest   exists ⇔ checkpoint 42 of attempt 7 is complete
     checkpoints/000042-000007/committed  its sink commits are done
     history/000017                       statistics of the last checkpoints, for people; replaced by the next number
@@ -30,6 +31,7 @@ PIPELINE_KEY = "pipeline.json"
 ATTEMPTS_PREFIX = "attempts/"
 CHECKPOINTS_PREFIX = "checkpoints/"
 STATE_PREFIX = "state/"
+STATIC_PREFIX = "state/static/t"
 HISTORY_PREFIX = "history/"
 PROBE_PREFIX = "probe/"
 SAVEPOINT_KEY = "savepoint"

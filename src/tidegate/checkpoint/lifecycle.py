@@ -31,7 +31,7 @@ from tidegate.checkpoint.phases import (
 )
 from tidegate.checkpoint.plan import CheckpointPlan
 from tidegate.checkpoint.recovery import Choice, Refusal, choose
-from tidegate.checkpoint.running import Broken, Running, Turn
+from tidegate.checkpoint.running import Broken, Redeployed, Running, Turn
 from tidegate.model.ids import Attempt
 
 
@@ -114,6 +114,8 @@ def step(plan: CheckpointPlan, state: State, event: Event) -> Step:
             return ended, (*effects, *more)
         case Deploying(session, run) | Active(session, run), ev.StopRequested(now_ms):
             return ending.leave(plan, session, run, now_ms, ef.Stopped())
+        case Deploying(session, run) | Active(session, run), ev.RedeployRequested(now_ms):
+            return ending.leave(plan, session, run, now_ms, Redeployed())
         case Active(session, run), _:
             return _turned(plan, session, event.now_ms, coordinator.advance(plan, run, event))
 
@@ -193,6 +195,7 @@ def step(plan: CheckpointPlan, state: State, event: Event) -> Step:
             | ev.SavepointFailed()
             | ev.BacklogSeen()
             | ev.StopRequested()
+            | ev.RedeployRequested()
             | ev.AttemptFailed()
             | ev.SlotsFree()
         ):

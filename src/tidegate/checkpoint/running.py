@@ -174,6 +174,11 @@ class Complete:
 
 
 @dataclass(frozen=True, slots=True)
+class Redeployed:
+    """The next attempt begins at once, with other static data: no failure."""
+
+
+@dataclass(frozen=True, slots=True)
 class Suspended:
     """The savepoint to stop with is exported."""
 

@@ -20,10 +20,15 @@ class RowsToCommit(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", 
 
 
 class CollectingWriter:
-    """Keeps the rows of an epoch, the first ``rows_max`` of them, until the barrier."""
+    """Keeps the rows of an epoch, the first ``rows_max`` of them, until the barrier.
 
-    def __init__(self, rows_max: int | None = None) -> None:
+    ``whole``: the rows of an epoch are the whole result (output mode ``complete``), so that none at all is a result, too; the frame says
+    what it looks like.
+    """
+
+    def __init__(self, rows_max: int | None = None, *, whole: pl.DataFrame | None = None) -> None:
         self._rows_max = rows_max
+        self._whole = whole
         self._kept: list[pl.DataFrame] = []
         self._kept_rows = 0
         self._total = 0
@@ -36,10 +41,10 @@ class CollectingWriter:
             self._kept_rows += kept.height
 
     def prepare(self, checkpoint: CheckpointId) -> tuple[bytes, ...]:
-        if not self._total:
+        if not self._total and self._whole is None:
             return ()
         stream = io.BytesIO()
-        pl.concat(self._kept).write_ipc_stream(stream)
+        (pl.concat(self._kept) if self._total or self._whole is None else self._whole).write_ipc_stream(stream)
         payload = RowsToCommit(rows=stream.getvalue(), total=self._total)
         self._kept, self._kept_rows, self._total = [], 0, 0
         return (msgspec.msgpack.encode(payload),)

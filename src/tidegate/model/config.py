@@ -16,6 +16,15 @@ class CheckpointMode(Enum):
     """Nothing is held: rows behind a barrier may be in the snapshot and come again after a restore."""
 
 
+class WatermarkPolicy(Enum):
+    """Which of several watermarks counts where streams meet: ``spark.sql.streaming.multipleWatermarkPolicy``."""
+
+    MIN = "min"
+    """The slowest stream's: nothing that is on time in its own stream is late."""
+    MAX = "max"
+    """The fastest stream's: rows of the others may be late."""
+
+
 class RestartStrategy(Enum):
     """Whether and when a failed attempt is followed by another."""
 
@@ -55,12 +64,19 @@ class QueryConfig(msgspec.Struct, frozen=True, kw_only=True):
     """``option("atEnd", "drain")``: a final watermark closes all windows at the end."""
     discovery_interval_ms: int = 250
     """How often sources look for new input."""
+    watermark_policy: WatermarkPolicy = WatermarkPolicy.MIN
     idle_timeout_ms: int = 10_000
     """A source without rows for this long stops holding watermarks back; never in bounded runs."""
+    state_backend: str = "memory"
+    """Where stateful processors keep their entries: ``memory`` or ``rocksdb``."""
     batch_rows_max: int = 32_768
     """Most rows a source hands out at once."""
     capture_rows: int = 16_384
     """Rows of keyed state walked over at once while a snapshot is copied."""
+    complete_rows_max: int = 1_000_000
+    """Most rows of a result that leaves whole (output mode ``complete``), per slot."""
+    broadcast_bytes_max: int = 32 * 1024 * 1024
+    """Static sides of joins up to this size are held whole by every slot; larger ones are partitioned by key."""
     channel_batches_max: int = 16
     channel_bytes_max: int = 16 * 1024 * 1024
     """Credit per channel, in batches and in bytes, whichever is used up first."""

@@ -21,13 +21,15 @@ NO_ORIGIN = -1
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Rows. ``origin`` is the split they were read from, known only between a source and the first exchange."""
+    """Rows. ``origin`` is the split they were read from, known only between a source and the first exchange; ``port`` is the input
+    of the stage they came in by, known only to its first operator."""
 
     rows: pl.DataFrame
     origin: int = NO_ORIGIN
+    port: int = 0
 
     def with_rows(self, rows: pl.DataFrame) -> Batch:
-        return Batch(rows, self.origin)
+        return Batch(rows, self.origin, self.port)
 
 
 @dataclass(frozen=True, slots=True)

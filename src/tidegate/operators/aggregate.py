@@ -1,8 +1,8 @@
 """Second phase of an aggregation: accumulators of batches are merged into keyed state.
 
 Append: a group leaves once, when the watermark reaches its end, and is forgotten. Update: the current value of every group that a batch
-changed leaves at once. A row is late when its group's end has been reached; late rows are dropped and counted, rows of the
-input: what the first phase made one row of counts as many.
+changed leaves at once. Complete: all groups leave at every barrier, and none is ever closed. A row is late when its group's end has
+been reached; late rows are dropped and counted, rows of the input: what the first phase made one row of counts as many.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from tidegate.operators.closed import Closed, beyond, closed_until
 from tidegate.operators.columns import polars_type
 from tidegate.operators.partial_aggregate import accumulators_of, key_schema, rows_column
 from tidegate.operators.protocol import OperatorContext, OperatorCounters, OperatorState, Restored
+from tidegate.operators.whole_results import check_size
 from tidegate.plan.relational import Aggregate, OutputMode
 from tidegate.state.chunk import RestoredChunk
 from tidegate.state.frames import picked
@@ -100,6 +101,16 @@ class AggregateOperator:
         self._first_end_us = self._table.smallest(self._end_leaf)
         self._count()
 
+    def on_barrier(self, checkpoint: CheckpointId) -> Iterator[Output]:
+        """The whole result, in complete mode."""
+        if self._node.mode is not OutputMode.COMPLETE:
+            return
+        check_size(self._table.live_rows, self._context, self._node.id)
+        rows = self._table.all_rows()
+        for start in range(0, len(rows), SLICE_ROWS):
+            piece = rows[start : start + SLICE_ROWS]
+            yield self._results(self._table.keys_of(piece), self._values_of(piece))
+
     def output_watermark(self, watermark_us: int) -> int | None:
         return watermark_us
 
@@ -170,7 +181,8 @@ class AggregateOperator:
 
     def _combined(self, rows: NDArray[np.int64], added: pl.DataFrame) -> tuple[NDArray[np.int64], pl.DataFrame]:
         """Accumulator rows of one key (batches of several senders in one) are first combined among themselves."""
-        combined = self._merging.combined(added.with_columns(pl.Series("row", rows)), "row")
+        # Not ``with_columns``: GROUP BY without aggregates has no accumulator column that says how many rows there are.
+        combined = self._merging.combined(pl.DataFrame([pl.Series("row", rows), *added.get_columns()]), "row")
         return combined.drop_in_place("row").to_numpy(), combined
 
     def _remember_end(self, ends: pl.Series) -> None:

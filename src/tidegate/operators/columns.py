@@ -24,6 +24,7 @@ _ATOMIC: dict[DataType, pl.DataType] = {
     t.TIMESTAMP: pl.Datetime("us", "UTC"),
     t.TIMESTAMP_NTZ: pl.Datetime("us"),
     t.DAY_TIME_INTERVAL: pl.Duration("us"),
+    t.YEAR_MONTH_INTERVAL: pl.Int32(),
     t.NULL: pl.Null(),
 }
 _ARROW: dict[DataType, pa.DataType] = {

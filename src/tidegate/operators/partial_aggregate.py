@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import polars as pl
 
 from tidegate.model.elements import Batch, Output
-from tidegate.model.types import FRACTIONAL, INTEGER, Array, DataType, Field, Schema, Struct
+from tidegate.model.types import INTEGER, Field, Schema
 from tidegate.operators.accumulators.protocol import (
     Accumulator,
     Settling,
@@ -15,7 +15,7 @@ from tidegate.operators.accumulators.protocol import (
     partial_expressions,
 )
 from tidegate.operators.accumulators.registry import accumulator_of
-from tidegate.operators.columns import polars_type
+from tidegate.operators.canonical import normalised
 from tidegate.operators.protocol import Stateless
 from tidegate.plan.relational import Aggregate, PartialAggregate
 from tidegate.state.leaves import leaf_expression, leaves_of, put_together
@@ -51,31 +51,6 @@ def rows_column(accumulators: tuple[Accumulator, ...]) -> str:
         if call.function == "count" and not call.args and not call.distinct and call.filter is None:
             return accumulator.columns[0].name
     return ROWS.name
-
-
-def normalised(expression: pl.Expr, of: DataType) -> pl.Expr:
-    """One representation per key, as Spark's NormalizeFloatingNumbers: 0.0 for -0.0, one NaN; also inside arrays."""
-    match of:
-        case _ if of in FRACTIONAL:
-            zero, nan = pl.lit(0.0, polars_type(of)), pl.lit(float("nan"), polars_type(of))
-            return pl.when(expression == 0).then(zero).when(expression.is_nan()).then(nan).otherwise(expression)
-        case Array(element) if _has_floats(element):
-            return expression.list.eval(normalised(pl.element(), element))
-        case Struct(fields) if _has_floats(of):
-            parts = [normalised(expression.struct.field(f.name), f.type).alias(f.name) for f in fields]
-            return pl.when(expression.is_not_null()).then(pl.struct(parts))
-        case _:
-            return expression
-
-
-def _has_floats(of: DataType) -> bool:
-    match of:
-        case Array(element):
-            return _has_floats(element)
-        case Struct(fields):
-            return any(_has_floats(field.type) for field in fields)
-        case _:
-            return of in FRACTIONAL
 
 
 class PartialAggregateOperator(Stateless):

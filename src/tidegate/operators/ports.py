@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+from collections.abc import Callable
+from typing import Protocol, TypeAlias, runtime_checkable
 
 import polars as pl
 
 from tidegate.model.ids import Attempt, CheckpointId, SlotIndex
-from tidegate.model.snapshot import Committable, Split
+from tidegate.model.snapshot import ChunkHandle, Committable, Split
 from tidegate.plan.relational import Scan, Sink
+
+LoadTable: TypeAlias = Callable[[ChunkHandle], pl.DataFrame]
+"""Reads a part of a static table that lies beside the checkpoints."""
 
 
 class SplitReader(Protocol):

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from tidegate.model.elements import Batch, Produced, SourceStatus
 from tidegate.model.ids import Attempt, CheckpointId, OperatorId, SlotIndex
 from tidegate.model.snapshot import ChunkHandle, Committable, KeyGroupRange, SourceProgress
 from tidegate.state.chunk import NewChunk, RestoredChunk
+from tidegate.state.entries import EntryBackend
+from tidegate.state.entries_in_memory import EntriesInMemory
 from tidegate.state.table import CAPTURE_ROWS
 
 NO_ATTEMPT = Attempt(0)
@@ -50,6 +52,10 @@ class OperatorContext:
     attempt: Attempt = NO_ATTEMPT
     capture_rows: int = CAPTURE_ROWS
     """Rows of keyed state to walk over in one step of a capture."""
+    entries: Callable[[], EntryBackend] = EntriesInMemory
+    """A new, empty backend for point state."""
+    complete_rows_max: int = 1_000_000
+    """Most rows of a result that leaves whole, at every checkpoint."""
 
 
 @dataclass(slots=True)
@@ -103,6 +109,33 @@ class Operator(Protocol):
     def on_completed(self, checkpoint: CheckpointId) -> None: ...
 
     def on_committed(self, checkpoint: CheckpointId) -> None: ...
+
+
+@runtime_checkable
+class Timed(Protocol):
+    """An operator with timers in processing time, or state that expires by it. Times are milliseconds since the epoch."""
+
+    @property
+    def next_time_ms(self) -> float:
+        """When ``on_time`` has something to do at the latest; infinity: never, as things stand."""
+        ...
+
+    def tell_time(self, now_ms: int) -> None:
+        """What the clock shows. Comes before every other call; the operator reads no clock of its own."""
+        ...
+
+    def on_time(self, now_ms: int) -> Iterator[Produced]:
+        """Rows that timers release."""
+        ...
+
+
+@runtime_checkable
+class Flushing(Protocol):
+    """An operator whose rows leave at the barrier, before it: results that are whole only per checkpoint."""
+
+    def on_barrier(self, checkpoint: CheckpointId) -> Iterator[Produced]:
+        """Runs when the barrier stands in every input and before the snapshot; may be suspended by back-pressure like any other."""
+        ...
 
 
 class Stateless:

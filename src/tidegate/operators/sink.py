@@ -11,7 +11,7 @@ from tidegate.model.ids import CheckpointId
 from tidegate.model.snapshot import Committable
 from tidegate.operators.ports import SinkConnector
 from tidegate.operators.protocol import OperatorContext, OperatorState, Stateless
-from tidegate.plan.relational import Sink
+from tidegate.plan.relational import OutputMode, Sink
 from tidegate.state.frames import picked
 
 
@@ -28,6 +28,7 @@ class SinkOperator(Stateless):
         self._called = [public for _, public in node.columns]
         self._writer = connector.writer(node, context.attempt, context.subtask)
         self._committables = context.restored.committables
+        self._whole = node.mode is OutputMode.COMPLETE
 
     def on_batch(self, batch: Batch) -> Iterator[Output]:
         self.write(batch.rows)
@@ -42,7 +43,8 @@ class SinkOperator(Stateless):
             Committable(checkpoint=checkpoint, subtask=self._subtask, number=number, payload=payload)
             for number, payload in enumerate(self._writer.prepare(checkpoint))
         )
-        self._committables += prepared
+        # A whole result takes the place of all before it.
+        self._committables = prepared if self._whole else self._committables + prepared
         return OperatorState(committables=self._committables)
 
     def on_committed(self, checkpoint: CheckpointId) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -12,9 +11,11 @@ import polars as pl
 
 from tidegate.model import types as t
 from tidegate.model.elements import Batch, Output
-from tidegate.operators.columns import conform
+from tidegate.model.snapshot import KeyGroupRange
 from tidegate.operators.expressions import Predicate, Projection
+from tidegate.operators.ports import LoadTable
 from tidegate.operators.protocol import Stateless
+from tidegate.operators.static_tables import table_of
 from tidegate.plan.expressions import Expression, Named
 from tidegate.plan.relational import JoinKind, StaticJoin
 
@@ -29,14 +30,14 @@ _MATCHES_MAX = 65_536
 class StaticJoinOperator(Stateless):
     """Keys match as in Spark: null only where the key is null-safe, NaN equals NaN, −0.0 equals 0.0."""
 
-    def __init__(self, node: StaticJoin) -> None:
+    def __init__(self, node: StaticJoin, groups: KeyGroupRange | None = None, chunks: LoadTable | None = None) -> None:
+        """``groups``, ``chunks``: of a partitioned table, which rows are ours, and who reads them."""
         super().__init__()
         self._kind = node.kind
         self._names = [field.name for field in node.schema]
         self._stream_keys = _keys(node.stream_keys)
         self._condition = None if node.condition is None else Predicate(node.condition)
-        table = conform(pl.read_ipc_stream(io.BytesIO(node.table)), node.static_schema)
-        self._static = _Index.build(table, node)
+        self._static = _Index.build(table_of(node, groups, chunks), node)
         self._missing = self._static.rows.clear()
 
     def on_batch(self, batch: Batch) -> Iterator[Output]:
@@ -61,6 +62,8 @@ class StaticJoinOperator(Stateless):
             kept = stream.filter(matched if self._kind is JoinKind.SEMI else ~matched)
             if kept.height:
                 yield batch.with_rows(kept.select(self._names))
+        elif self._kind is JoinKind.EXISTENCE:
+            yield batch.with_rows(stream.with_columns(pl.Series(self._names[-1], matched)).select(self._names))
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,6 +49,8 @@ class LoadedFunction:
 
     function: Callable[..., Any]
     make_row: RowMaker = record_maker
+    processor: Callable[..., Any] | None = None
+    """How a stateful function becomes a ``Processor``: a ``ProcessorFactory``; None where nobody can run one."""
 
 
 def load_function(load: Load, command: bytes, label: str) -> LoadedFunction:

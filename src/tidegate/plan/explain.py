@@ -2,37 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from tidegate.model.ids import OperatorId
 from tidegate.model.types import Schema, simple_string
-from tidegate.plan.expressions import Call, Case, Cast, Column, Expression, FieldOf, Literal, MakeStruct
+from tidegate.plan.expressions import Call, Case, Cast, Column, Expression, FieldOf, Lambda, Literal, MakeStruct
 from tidegate.plan.graph import Edge, JobGraph, Partitioning, Stage
+from tidegate.plan.keyed import Deduplicate, PartialDeduplicate, SessionAggregate, StatefulProcess, StreamJoin
+from tidegate.plan.meaning import plain
+from tidegate.plan.ordering import Limit, PartialLimit, Sort
 from tidegate.plan.relational import (
     Aggregate,
     AggregateCall,
     AssignWatermark,
     Expand,
     Filter,
+    Generate,
     MapBatches,
     PartialAggregate,
     Plan,
     Project,
     PythonEval,
+    Repartition,
     Scan,
     Sink,
+    StampTime,
+    Stateful,
     StaticJoin,
     Union,
 )
 
 _SECRET_WORDS = ("password", "secret", "token", "credential", "key")
+_OURS = "tidegate."
+"""Options that the engine itself adds."""
 _TEXT_MAX = 160
 
 
-def explain(plan: Sink, graph: JobGraph, guarantees: Mapping[OperatorId, str] | None = None) -> str:
-    """Plan, stages, channels and parallelism. ``guarantees``: what each sink's connector promises, by operator id."""
+def explain(plans: Sink | Sequence[Sink], graph: JobGraph, guarantees: Mapping[OperatorId, str] | None = None) -> str:
+    """Plans, stages, channels and parallelism. ``guarantees``: what each sink's connector promises, by operator id."""
     promised = guarantees or {}
-    return "\n".join(("== Plan ==", *_tree(plan, promised), "", *_physical(graph, promised)))
+    every = [plans] if isinstance(plans, Sink) else plans
+    logical = (line for plan in every for line in _tree(plan, promised))
+    return "\n".join(("== Plan ==", *logical, "", *_physical(graph, promised)))
 
 
 def explain_graph(graph: JobGraph, guarantees: Mapping[OperatorId, str] | None = None) -> str:
@@ -42,18 +53,24 @@ def explain_graph(graph: JobGraph, guarantees: Mapping[OperatorId, str] | None =
 
 def label(node: Plan) -> str:
     """Short and stable: how metrics and errors name an operator."""
+    if isinstance(node, Stateful):
+        return node.id
     match node:
-        case Scan(id=name) | AssignWatermark(id=name) | Aggregate(id=name) | Sink(id=name):
-            return name
+        case Generate(function=function):
+            return function
         case PartialAggregate(aggregate=aggregate):
             return f"partial {aggregate.id}"
+        case PartialDeduplicate(deduplicate=deduplicate):
+            return f"partial {deduplicate.id}"
         case PythonEval(udfs=udfs):
             return f"python({', '.join(udf.label for udf in udfs)})"
         case MapBatches(label=name):
             return f"map({name})"
         case StaticJoin(kind=kind):
             return f"static {kind.value} join"
-        case Filter() | Project() | Expand() | Union():
+        case PartialLimit(count=count):
+            return f"partial limit {count}"
+        case Filter() | Project() | Expand() | Union() | Repartition() | StampTime() | Sort():
             return type(node).__name__.lower()
 
 
@@ -85,7 +102,7 @@ def _stage(stage: Stage, graph: JobGraph, guarantees: Mapping[OperatorId, str]) 
 def _edge(edge: Edge, graph: JobGraph) -> str:
     how = {
         Partitioning.FORWARD: "forward",
-        Partitioning.KEYED: f"keyed by [{', '.join(edge.keys)}]" if edge.keys else "keyed by nothing: one subtask",
+        Partitioning.KEYED: f"keyed by [{_names(edge.keys)}]" if edge.keys else "keyed by nothing: one subtask",
         Partitioning.REBALANCE: "rebalance",
         Partitioning.BROADCAST: "broadcast",
     }[edge.partitioning]
@@ -106,7 +123,7 @@ def describe(node: Plan, guarantees: Mapping[OperatorId, str] | None = None) -> 
         case Scan(id=name, format=source, options=options, schema=schema):
             return _short(f"Scan {name} {source}{_options(options)} [{_columns(schema)}]")
         case AssignWatermark(id=name, column=column, delay_us=delay):
-            return f"Watermark {name} {column} - {_duration(delay)}"
+            return f"Watermark {name} {plain(column)} - {_duration(delay)}"
         case Filter(condition=condition):
             return _short(f"Filter {sql(condition)}")
         case Project(columns=columns):
@@ -114,19 +131,48 @@ def describe(node: Plan, guarantees: Mapping[OperatorId, str] | None = None) -> 
         case Expand(projections=projections, schema=schema):
             return _short(f"Expand ×{len(projections)} [{_columns(schema)}]")
         case Aggregate(id=name, keys=keys, calls=calls, event_time=event_time, mode=mode):
-            closes = f", closed by watermark over {event_time.column}" if event_time else ""
-            return _short(f"Aggregate {name} {mode.value} by [{', '.join(keys)}] {_calls(calls)}{closes}")
+            closes = f", closed by watermark over {plain(event_time.column)}" if event_time else ""
+            return _short(f"Aggregate {name} {mode.value} by [{_names(keys)}] {_calls(calls)}{closes}")
         case PartialAggregate(aggregate=aggregate):
-            return _short(f"PartialAggregate {aggregate.id} by [{', '.join(aggregate.keys)}] {_calls(aggregate.calls)}")
+            return _short(f"PartialAggregate {aggregate.id} by [{_names(aggregate.keys)}] {_calls(aggregate.calls)}")
+        case SessionAggregate(id=name, keys=keys, session=session, calls=calls, mode=mode):
+            return _short(f"Sessions {name} {mode.value} {plain(session)} by [{_names(keys)}] {_calls(calls)}")
+        case Deduplicate(id=name, keys=keys, event_time=event_time):
+            until = f", until watermark over {event_time.column}" if event_time else ""
+            return _short(f"Deduplicate {name} by [{_names(keys)}]{until}")
+        case PartialDeduplicate(deduplicate=deduplicate):
+            return _short(f"PartialDeduplicate {deduplicate.id} by [{', '.join(deduplicate.keys)}]")
+        case StreamJoin(id=name, kind=kind, left=left, right=right, condition=condition):
+            on = ", ".join(f"{plain(a)} = {plain(b)}" for a, b in zip(left.keys, right.keys, strict=True))
+            return _short(f"StreamJoin {name} {kind.value} on [{on}]{f' and {sql(condition)}' if condition else ''}")
+        case StatefulProcess(id=name, kind=kind, label=function, keys=keys, time_mode=time_mode):
+            return _short(f"{kind.value} {name} {function} by [{_names(keys)}], {time_mode.value}")
+        case Generate(function=function, args=args, outer=outer):
+            return _short(f"Generate {function}({', '.join(map(sql, args))}){' outer' if outer else ''}")
+        case Sort(order=order, limit=limit):
+            keys = ", ".join(f"{key.column} {'ASC' if key.ascending else 'DESC'}" for key in order)
+            return _short(f"Sort [{keys}]{f', first {limit}' if limit is not None else ''}")
+        case Limit(id=name, count=count):
+            return f"Limit {name} {count}"
+        case PartialLimit(count=count):
+            return f"PartialLimit {count}"
+        case StampTime(column=column):
+            return f"StampTime {column}"
+        case Repartition(keys=keys, single=single):
+            how = f"by [{_names(keys)}]" if keys else "to one subtask" if single else "in turn"
+            return _short(f"Repartition {how}")
         case Union(inputs=inputs):
             return f"Union of {len(inputs)}" if inputs else "Union"
         case PythonEval(udfs=udfs):
-            return _short(f"PythonEval {', '.join(f'{u.label} as {u.name} ({u.kind.value})' for u in udfs)}")
+            return _short(f"PythonEval {', '.join(f'{u.label} as {plain(u.name)} ({u.kind.value})' for u in udfs)}")
         case MapBatches(label=name, kind=kind, schema=schema):
             return _short(f"MapBatches {name} ({kind.value}) [{_columns(schema)}]")
-        case StaticJoin(kind=kind, stream_keys=stream_keys, static_keys=static_keys, table=table):
+        case StaticJoin(kind=kind, stream_keys=stream_keys, static_keys=static_keys, table=table, parts=parts):
             on = ", ".join(f"{sql(a)} = {sql(b)}" for a, b in zip(stream_keys, static_keys, strict=True))
-            return _short(f"StaticJoin {kind.value} on [{on}], table of {len(table):,} bytes in every slot")
+            where = f"table of {len(table):,} bytes in every slot"
+            if parts:
+                where = f"table of {sum(part.size_bytes for part in parts):,} bytes over all slots"
+            return _short(f"StaticJoin {kind.value} on [{on}], {where}")
         case Sink(id=name, format=target, options=options, mode=mode, columns=columns):
             guarantee = (guarantees or {}).get(name)
             shown = f", guarantee {guarantee.replace('_', '-')}" if guarantee else ""
@@ -139,7 +185,7 @@ def sql(of: Expression) -> str:
     """The expression for people; Spark's own text where it is known."""
     match of:
         case Column(name=name):
-            return name
+            return plain(name)
         case Literal(value=value):
             return "NULL" if value is None else repr(value)
         case Call(sql=text) | Cast(sql=text) if text:
@@ -155,29 +201,35 @@ def sql(of: Expression) -> str:
             return f"{sql(child)}.{name}"
         case MakeStruct(fields=fields):
             return f"struct({', '.join(_named(name, value) for name, value in fields)})"
+        case Lambda(parameters=parameters, body=body):
+            return f"({', '.join(sql(one) for one in parameters)}) -> {sql(body)}"
 
 
 def _named(name: str, expression: Expression) -> str:
-    return name if isinstance(expression, Column) and expression.name == name else f"{sql(expression)} AS {name}"
+    text = sql(expression)
+    return text if text == plain(name) else f"{text} AS {plain(name)}"
 
 
 def _calls(calls: tuple[AggregateCall, ...]) -> str:
-    texts = (call.sql or f"{call.function}({', '.join(call.args)})" for call in calls)
-    return f"[{', '.join(f'{text} AS {call.name}' for text, call in zip(texts, calls, strict=True))}]"
+    texts = (call.sql or f"{call.function}({_names(call.args) or '*'})" for call in calls)
+    return f"[{', '.join(f'{text} AS {plain(call.name)}' for text, call in zip(texts, calls, strict=True))}]"
 
 
 def _columns(schema: Schema) -> str:
-    return ", ".join(f"{column.name}: {simple_string(column.type)}" for column in schema)
+    return ", ".join(f"{plain(column.name)}: {simple_string(column.type)}" for column in schema)
+
+
+def _names(columns: Sequence[str]) -> str:
+    return ", ".join(map(plain, columns))
 
 
 def _options(options: Mapping[str, str]) -> str:
-    if not options:
-        return ""
-    shown = (
+    shown = [
         f"{name}={'*****' if any(word in name.lower() for word in _SECRET_WORDS) else value}"
         for name, value in sorted(options.items())
-    )
-    return f" ({', '.join(shown)})"
+        if not name.startswith(_OURS)
+    ]
+    return f" ({', '.join(shown)})" if shown else ""
 
 
 def _duration(delay_us: int) -> str:

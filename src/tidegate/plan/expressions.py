@@ -94,7 +94,19 @@ class MakeStruct:
     type: DataType
 
 
-Expression: TypeAlias = Column | Literal | Call | Cast | Case | FieldOf | MakeStruct
+@dataclass(frozen=True, slots=True)
+class Lambda:
+    """``x -> x + price``, an argument of a higher-order function. Inside ``body`` the parameters are columns like any other."""
+
+    parameters: tuple[Column, ...]
+    body: Expression
+
+    @property
+    def type(self) -> DataType:
+        return self.body.type
+
+
+Expression: TypeAlias = Column | Literal | Call | Cast | Case | FieldOf | MakeStruct | Lambda
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +130,8 @@ def children(of: Expression) -> tuple[Expression, ...]:
             return flat if otherwise is None else (*flat, otherwise)
         case MakeStruct(fields=fields):
             return tuple(expression for _, expression in fields)
+        case Lambda(body=body):
+            return (body,)
 
 
 def walk(of: Expression) -> Iterator[Expression]:
@@ -128,4 +142,11 @@ def walk(of: Expression) -> Iterator[Expression]:
 
 
 def columns_of(of: Expression) -> frozenset[str]:
-    return frozenset(node.name for node in walk(of) if isinstance(node, Column))
+    """The columns of the input that the value depends on."""
+    match of:
+        case Column(name=name):
+            return frozenset((name,))
+        case Lambda(parameters=parameters, body=body):
+            return columns_of(body) - {one.name for one in parameters}
+        case _:
+            return frozenset[str]().union(*map(columns_of, children(of)))

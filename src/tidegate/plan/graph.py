@@ -9,8 +9,8 @@ from enum import Enum
 from tidegate.model.ids import OperatorId, StageId
 from tidegate.model.shape import StateShape
 from tidegate.model.types import Schema, simple_string
-from tidegate.plan.relational import Aggregate, AssignWatermark, PartialAggregate, Plan, Scan, Sink
-from tidegate.plan.shapes import Stateful, shape_of
+from tidegate.plan.relational import OutputMode, PartialAggregate, Plan, Scan, Sink, Stateful
+from tidegate.plan.shapes import shape_of
 
 
 class Partitioning(Enum):
@@ -80,6 +80,11 @@ class JobGraph:
     def sinks(self) -> tuple[Sink, ...]:
         return tuple(node for stage in self.stages for node in stage.nodes if isinstance(node, Sink))
 
+    @property
+    def has_whole_results(self) -> bool:
+        """Rows leave at barriers, before them (output mode ``complete``)."""
+        return any(sink.mode is OutputMode.COMPLETE for sink in self.sinks())
+
     def input_state_id(self, stage: StageId) -> OperatorId:
         """Under which the state of a stage itself, as opposed to its operators', is stored: event time and overtaken rows of
         its inputs. Named after the first stateful operator in the stage, or after the one it leads to: never after a number
@@ -91,10 +96,10 @@ class JobGraph:
             match node:
                 case Sink(dead_letters=True):
                     pass
-                case Scan() | AssignWatermark() | Aggregate() | Sink():
-                    return node.id
                 case PartialAggregate(aggregate=aggregate):
                     return f"{aggregate.id}.partial"
+                case _ if isinstance(node, Stateful):
+                    return node.id
                 case _:
                     pass
         # Backwards from an operator, port by port, there is one way only: no two stages get the same name.
@@ -117,7 +122,7 @@ class JobGraph:
     def _stateful(self) -> Iterator[Stateful]:
         for stage in self.stages:
             for node in stage.nodes:
-                if isinstance(node, Scan | AssignWatermark | Aggregate | Sink):
+                if isinstance(node, Stateful):
                     yield node
 
     def _input_shape(self, stage: StageId) -> StateShape:

@@ -9,16 +9,19 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
 from tidegate.model.errors import InvalidQuery
 from tidegate.model.ids import OperatorId
+from tidegate.plan.keyed import Deduplicate, SessionAggregate, StatefulProcess, StreamJoin
 from tidegate.plan.meaning import GENERATED, meanings_of, plain
-from tidegate.plan.relational import Aggregate, AssignWatermark, Plan, Scan, Sink
-from tidegate.plan.shapes import Stateful, place_of, shape_of
+from tidegate.plan.ordering import Limit
+from tidegate.plan.relational import Aggregate, AssignWatermark, Keyed, Plan, Scan, Sink, Stateful
+from tidegate.plan.shapes import place_of, shape_of
+from tidegate.plan.sharing import distinct
 
 SLUG_LENGTH_MAX = 48
 _NUMBERED = re.compile(r"([a-z]+-[a-z0-9_]+)-(\d+)")
@@ -27,6 +30,11 @@ _KINDS: dict[type[Stateful], str] = {
     Scan: "source",
     AssignWatermark: "watermark",
     Aggregate: "aggregate",
+    SessionAggregate: "sessions",
+    Deduplicate: "deduplicate",
+    Limit: "limit",
+    StreamJoin: "join",
+    StatefulProcess: "process",
     Sink: "sink",
 }
 _Node = TypeVar("_Node", bound=Plan)
@@ -34,17 +42,25 @@ _Node = TypeVar("_Node", bound=Plan)
 
 def identify(plan: Sink) -> Sink:
     """The plan with a name for every stateful operator. The same query has the same names in every session."""
-    nodes = list(_stateful(plan))
+    return identify_all((plan,))[0]
+
+
+def identify_all(plans: Sequence[Sink]) -> tuple[Sink, ...]:
+    """The same for the plans of one pipeline: a node that they have in common has one name, and stays one node."""
+    nodes = list(_stateful(plans))
+    readers = _readers(plans)
     bases = [_base(node) for node in nodes]
     # Equal ones are numbered by what tells them apart, and by position only if nothing does.
-    order = sorted(range(len(nodes)), key=lambda index: (bases[index], _details(nodes[index]), index))
+    order = sorted(
+        range(len(nodes)), key=lambda index: (bases[index], _details(nodes[index]), readers[id(nodes[index])], index)
+    )
     seen: Counter[str] = Counter()
     names: dict[int, OperatorId] = {}
     for index in order:
         seen[bases[index]] += 1
         number = seen[bases[index]]
-        names[index] = OperatorId(bases[index] if number == 1 else f"{bases[index]}-{number}")
-    return _renamed(plan, iter([names[index] for index in range(len(nodes))]))
+        names[id(nodes[index])] = OperatorId(bases[index] if number == 1 else f"{bases[index]}-{number}")
+    return _renamed(plans, names)
 
 
 def pin(plan: Sink, uids: Mapping[str, str]) -> Sink:
@@ -52,7 +68,12 @@ def pin(plan: Sink, uids: Mapping[str, str]) -> Sink:
 
     Raises ``InvalidQuery`` for an operator that does not exist, a name that cannot be one, and a name given twice.
     """
-    nodes = list(_stateful(plan))
+    return pin_all((plan,), uids)[0]
+
+
+def pin_all(plans: Sequence[Sink], uids: Mapping[str, str]) -> tuple[Sink, ...]:
+    """The same for the plans of one pipeline."""
+    nodes = list(_stateful(plans))
     chosen: dict[OperatorId, str] = {}
     for key, uid in uids.items():
         operator = _found(nodes, key)
@@ -73,8 +94,8 @@ def pin(plan: Sink, uids: Mapping[str, str]) -> Sink:
             f"two operators would be called {twice[0]!r}",
             hint=f"state is stored under that name; the operators are {_listed(nodes)}",
         )
-    pinned = frozenset(chosen)
-    return _renamed(plan, iter(names), pinned)
+    by_node = {id(node): name for node, name in zip(nodes, names, strict=True)}
+    return _renamed(plans, by_node, frozenset(chosen))
 
 
 def base_of(operator: OperatorId) -> str:
@@ -103,14 +124,20 @@ def _base(node: Stateful) -> str:
             facts = slug(node.format, *_last_step(node))
         case AssignWatermark(column=column, inputs=inputs):
             facts = slug(plain(column), *(_base(one).partition("-")[2] for one in _nearest(inputs[0])))
-        case Aggregate(keys=keys):
-            meant = dict(meanings_of(node))
-            facts = slug(
-                *(meant[key] if plain(key) in GENERATED and key in meant else plain(key) for key in keys), *_all(keys)
-            )
-        case Sink(format=form):
-            facts = slug(form)
+        case Aggregate(keys=keys) | SessionAggregate(keys=keys) | Deduplicate(keys=keys) | StatefulProcess(keys=keys):
+            facts = slug(*_named_keys(node, keys), *_all(keys))
+        case StreamJoin(left=left, right=right):
+            facts = slug(*_named_keys(node, left.keys), *_named_keys(node, right.keys))
+        case Limit(count=count):
+            facts = slug(str(count))
+        case Sink(format=form, query=query):
+            facts = slug(form, query) if query else slug(form)
     return f"{_KINDS[type(node)]}-{facts}"
+
+
+def _named_keys(node: Keyed, keys: tuple[str, ...]) -> tuple[str, ...]:
+    meant = dict(meanings_of(node))
+    return tuple(meant[key] if plain(key) in GENERATED and key in meant else plain(key) for key in keys)
 
 
 def _all(keys: tuple[str, ...]) -> tuple[str, ...]:
@@ -128,17 +155,23 @@ def _details(node: Stateful) -> str:
     return "\n".join([*facts, *(_base(one) for child in node.inputs for one in _nearest(child))])
 
 
-def _stateful(plan: Plan) -> Iterator[Stateful]:
+def _stateful(plans: Sequence[Plan]) -> Iterator[Stateful]:
     """From the leaves up, left to right."""
-    for child in plan.inputs:
-        yield from _stateful(child)
-    if isinstance(plan, Scan | AssignWatermark | Aggregate | Sink):
-        yield plan
+    return (node for node in distinct(plans) if isinstance(node, Stateful))
+
+
+def _readers(plans: Sequence[Sink]) -> dict[int, tuple[str, ...]]:
+    """Which queries of a job read a node: tells equal operators of different queries apart, in whatever order these are added."""
+    readers: dict[int, list[str]] = defaultdict(list)
+    for plan in plans:
+        for node in distinct((plan,)):
+            readers[id(node)].append(plan.query)
+    return {node: tuple(sorted(queries)) for node, queries in readers.items()}
 
 
 def _nearest(plan: Plan) -> Iterator[Stateful]:
     """The first stateful operators below, ``plan`` included; watermarks hand their rows through."""
-    if isinstance(plan, Scan | Aggregate | Sink):
+    if isinstance(plan, Stateful) and not isinstance(plan, AssignWatermark):
         yield plan
         return
     for child in plan.inputs:
@@ -146,17 +179,22 @@ def _nearest(plan: Plan) -> Iterator[Stateful]:
 
 
 def _with_meanings(node: _Node) -> _Node:
-    return replace(node, meanings=meanings_of(node)) if isinstance(node, Aggregate) else node
+    return replace(node, meanings=meanings_of(node)) if isinstance(node, Keyed) else node
 
 
-def _renamed(plan: _Node, names: Iterator[OperatorId], pinned: frozenset[OperatorId] = frozenset()) -> _Node:
-    """Takes the names in the order of ``_stateful``."""
-    described = _with_meanings(plan)
-    if not isinstance(plan, Scan):
-        described = replace(described, inputs=tuple(_renamed(child, names, pinned) for child in plan.inputs))
-    if isinstance(plan, Scan | AssignWatermark | Aggregate | Sink):
-        return replace(described, id=next(names), pinned=plan.id in pinned)
-    return described
+def _renamed(
+    plans: Sequence[Sink], names: Mapping[int, OperatorId], pinned: frozenset[OperatorId] = frozenset()
+) -> tuple[Sink, ...]:
+    """``names`` by the identity of the nodes."""
+    done: dict[int, Plan] = {}
+    for node in distinct(plans):
+        described = _with_meanings(node)
+        if not isinstance(described, Scan):
+            described = replace(described, inputs=tuple(done[id(child)] for child in node.inputs))
+        if isinstance(described, Stateful):
+            described = replace(described, id=names[id(node)], pinned=described.id in pinned)
+        done[id(node)] = described
+    return tuple(sink for plan in plans if isinstance(sink := done[id(plan)], Sink))
 
 
 def _found(nodes: list[Stateful], key: str) -> OperatorId:

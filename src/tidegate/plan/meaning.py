@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from tidegate.model.types import simple_string
 from tidegate.plan.expressions import (
@@ -13,11 +13,13 @@ from tidegate.plan.expressions import (
     Column,
     Expression,
     FieldOf,
+    Lambda,
     Literal,
     MakeStruct,
     walk,
 )
-from tidegate.plan.relational import Aggregate, Expand, Plan, Project
+from tidegate.plan.keyed import Deduplicate, SessionAggregate, StatefulProcess, StreamJoin
+from tidegate.plan.relational import Aggregate, Expand, Keyed, Plan, Project
 
 GENERATED = ("_groupingexpression", "_key", "_input", "_filter")
 """Names that nobody chose: Spark's, and those of the translation. Such a column is known by its expression alone."""
@@ -45,12 +47,22 @@ def plain(name: str) -> str:
     return name.rpartition("#")[0] or name
 
 
-def meanings_of(aggregate: Aggregate) -> tuple[tuple[str, str], ...]:
-    """Columns that ``aggregate`` reads and whose name does not say what they are: time windows, and computed columns without
+def meanings_of(node: Keyed) -> tuple[tuple[str, str], ...]:
+    """Columns that ``node`` reads and whose name does not say what they are: time windows, and computed columns without
     a name of the user's. A column that the user named means what its name says, however it is computed."""
-    made = dict(_definitions(aggregate))
-    read = dict.fromkeys((*aggregate.keys, *_inputs_of(aggregate)))
-    return tuple((name, text) for name in read if name in made and (text := _meaning(name, made[name])) is not None)
+    made = dict(_definitions(node))
+    read = dict.fromkeys(_inputs_of(node))
+    return tuple(
+        (name, text) for name in read if name in made and (text := _meaning(name, _origin(name, made))) is not None
+    )
+
+
+def _origin(name: str, made: Mapping[str, Expression]) -> Expression:
+    """How a column is computed, seen through projections that only give it another number."""
+    of = made[name]
+    while isinstance(of, Column) and of.name in made and plain(of.name) == plain(name):
+        of = made[of.name]
+    return of
 
 
 def words(of: Expression) -> str:
@@ -73,6 +85,8 @@ def words(of: Expression) -> str:
             return f"{words(child)}.{name}"
         case MakeStruct(fields=fields):
             return f"struct({', '.join(f'{words(value)} as {name}' for name, value in fields)})"
+        case Lambda(parameters=parameters, body=body):
+            return f"({', '.join(words(one) for one in parameters)}) -> {words(body)}"
 
 
 def duration(of_us: int) -> str:
@@ -82,11 +96,16 @@ def duration(of_us: int) -> str:
     return f"{of_us / 1_000:g} ms"
 
 
-def _inputs_of(aggregate: Aggregate) -> Iterator[str]:
-    for call in aggregate.calls:
-        yield from call.args
-        if call.filter is not None:
-            yield call.filter
+def _inputs_of(node: Keyed) -> Iterator[str]:
+    match node:
+        case Deduplicate(keys=keys) | StatefulProcess(keys=keys):
+            yield from keys
+        case StreamJoin(left=left, right=right):
+            yield from (*left.keys, *right.keys)
+        case Aggregate(keys=keys, calls=calls):
+            yield from (*keys, *(column for call in calls for column in call.reads))
+        case SessionAggregate(keys=keys, session=session, calls=calls):
+            yield from (*keys, session, *(column for call in calls for column in call.reads))
 
 
 def _definitions(plan: Plan) -> Iterator[tuple[str, Expression]]:

@@ -11,13 +11,18 @@ from enum import Enum
 from typing import TypeAlias
 
 from tidegate.model.ids import OperatorId
+from tidegate.model.snapshot import ChunkHandle
 from tidegate.model.types import DataType, Schema
-from tidegate.plan.expressions import Expression, Named
+from tidegate.plan.expressions import Expression, Named, Scalar
+from tidegate.plan.keyed import Deduplicate, PartialDeduplicate, SessionAggregate, StatefulProcess, StreamJoin
+from tidegate.plan.ordering import Limit, PartialLimit, Sort
 
 
 class OutputMode(Enum):
     APPEND = "append"
     UPDATE = "update"
+    COMPLETE = "complete"
+    """The whole result, once per checkpoint."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +78,41 @@ class Expand:
     inputs: tuple[Plan, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Generate:
+    """Each row becomes as many rows as its array or map has entries. Output: columns of the input, then the generated ones.
+
+    ``function``: ``explode posexplode inline`` over one argument. ``outer``: a row without any entry gives one of nulls.
+    """
+
+    function: str
+    args: tuple[Expression, ...]
+    outer: bool
+    generated: Schema
+    schema: Schema
+    inputs: tuple[Plan, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repartition:
+    """Rows go to other subtasks: by key, all of a key to one of them; without ``keys`` in turn, batch by batch; ``single``: all to
+    one. Rows of one subtask that go to the same one keep their order, others mix."""
+
+    keys: tuple[str, ...]
+    schema: Schema
+    single: bool = False
+    inputs: tuple[Plan, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StampTime:
+    """Appends ``column``: the time at which a row comes by, on its slot's clock, in milliseconds. Rows read again get a later one."""
+
+    column: str
+    schema: Schema
+    inputs: tuple[Plan, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class AggregateCall:
     """One aggregate over plain columns of the input. ``function``: Spark's name (``count sum min max avg first …``).
@@ -91,6 +131,15 @@ class AggregateCall:
     sql: str = ""
     ignore_nulls: bool = False
     """``first``, ``last``, ``any_value`` only."""
+    params: tuple[Scalar, ...] = ()
+    """Constant arguments, by position: percentages, a precision, a delimiter."""
+    tables: tuple[tuple[float, ...], ...] = ()
+    """Numbers that the function looks things up in, as Spark has them (``approx_count_distinct``)."""
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Columns of the input."""
+        return self.args if self.filter is None else (*self.args, self.filter)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +252,8 @@ class JoinKind(Enum):
     SEMI = "semi"
     ANTI = "anti"
     CROSS = "cross"
+    EXISTENCE = "existence"
+    """All rows of the stream, and a last column that says whether there is a partner."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,6 +272,8 @@ class StaticJoin:
     table: bytes = field(repr=False)
     static_schema: Schema
     schema: Schema
+    parts: tuple[ChunkHandle, ...] = ()
+    """Instead of ``table``: where its rows lie, by key group of the static keys. The stream comes by the same keys, which are columns."""
     inputs: tuple[Plan, ...] = ()
 
 
@@ -238,6 +291,8 @@ class Sink:
     partition_by: tuple[str, ...] = ()
     payload: bytes = b""
     """Pickled user code (``foreach``)."""
+    query: str = ""
+    """Name of the query among those of a job; empty: it is alone."""
     dead_letters: bool = False
     """Last in its stage and beside the stream: it takes the rows that user functions of the stage raise for."""
     pinned: bool = False
@@ -252,9 +307,27 @@ Plan: TypeAlias = (
     | Expand
     | Aggregate
     | PartialAggregate
+    | SessionAggregate
+    | Deduplicate
+    | PartialDeduplicate
+    | Sort
+    | Limit
+    | PartialLimit
+    | StreamJoin
+    | StatefulProcess
+    | Generate
+    | StampTime
+    | Repartition
     | Union
     | PythonEval
     | MapBatches
     | StaticJoin
     | Sink
 )
+
+Stateful: TypeAlias = (
+    Scan | AssignWatermark | Aggregate | SessionAggregate | Deduplicate | StreamJoin | StatefulProcess | Limit | Sink
+)
+"""Operators with a name of their own, under which their state is stored."""
+Keyed: TypeAlias = Aggregate | SessionAggregate | Deduplicate | StreamJoin | StatefulProcess
+"""Operators at the head of a stage, behind keyed edges."""

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import TypeAlias
 
 from tidegate.model.shape import PLACE, Part, StateShape
-from tidegate.model.types import simple_string
+from tidegate.model.types import Schema, simple_string
+from tidegate.plan.keyed import Deduplicate, SessionAggregate, StatefulProcess, StreamJoin
 from tidegate.plan.meaning import plain
-from tidegate.plan.relational import Aggregate, AggregateCall, AssignWatermark, Scan, Sink
-
-Stateful: TypeAlias = Scan | AssignWatermark | Aggregate | Sink
+from tidegate.plan.ordering import Limit
+from tidegate.plan.relational import Aggregate, AggregateCall, AssignWatermark, Scan, Sink, Stateful
 
 _PLACES = ("path", "subscribe", "topic", "subscribepattern", "assign", "table", "dbtable")
 """Options that say where a connector reads or writes, most telling first; none whose value may hold a password."""
@@ -34,18 +33,65 @@ def shape_of(node: Stateful) -> StateShape:
             return StateShape(node.id, (("column", f"{plain(column)}{of}"),))
         case Aggregate():
             return StateShape(node.id, _aggregate(node))
+        case SessionAggregate():
+            return StateShape(node.id, _session(node))
+        case Limit(count=count):
+            return StateShape(node.id, (("limit", str(count)),))
+        case Deduplicate():
+            return StateShape(node.id, _deduplicate(node))
+        case StreamJoin():
+            return StateShape(node.id, _join(node))
+        case StatefulProcess():
+            return StateShape(node.id, _process(node))
 
 
 def _aggregate(node: Aggregate) -> tuple[Part, ...]:
-    types = {field.name: simple_string(field.type) for field in (*node.schema, *node.input_schema)}
     meant = dict(node.meanings)
-    keys = [
-        (f"key {number}", f"{meant.get(key, plain(key))} {types.get(key, '')}".rstrip())
-        for number, key in enumerate(node.keys, 1)
-    ]
+    keys = _keys(node.keys, (*node.schema, *node.input_schema), meant)
     closing = [("closed by", plain(node.event_time.column))] if node.event_time is not None else []
     calls = [(f"aggregate {number}", _call(call, meant)) for number, call in enumerate(node.calls, 1)]
     return (*keys, *closing, *calls)
+
+
+def _session(node: SessionAggregate) -> tuple[Part, ...]:
+    meant = dict(node.meanings)
+    keys = _keys(node.keys, node.input_schema, meant)
+    sessions = ("session", meant.get(node.session, plain(node.session)))
+    calls = [(f"aggregate {number}", _call(call, meant)) for number, call in enumerate(node.calls, 1)]
+    return (*keys, sessions, *calls)
+
+
+def _deduplicate(node: Deduplicate) -> tuple[Part, ...]:
+    keys = _keys(node.keys, node.schema, dict(node.meanings))
+    if node.event_time is None:
+        return (*keys,)
+    time = plain(node.event_time.column)
+    if node.within_watermark:
+        return (*keys, ("forgotten after", time))
+    return (*keys, *([("forgotten by", time)] if node.event_time.column in node.keys else []))
+
+
+def _join(node: StreamJoin) -> tuple[Part, ...]:
+    meant = dict(node.meanings)
+    sides = (("left", node.left), ("right", node.right))
+    keys = [(f"{side} {name}", text) for side, one in sides for name, text in _keys(one.keys, one.schema, meant)]
+    rows = [
+        (f"{side} rows", ", ".join(f"{plain(field.name)} {simple_string(field.type)}" for field in one.schema))
+        for side, one in sides
+    ]
+    return (("join", node.kind.value), *keys, *rows)
+
+
+def _process(node: StatefulProcess) -> tuple[Part, ...]:
+    return (*_keys(node.keys, node.input_schema, dict(node.meanings)), ("api", node.kind.value))
+
+
+def _keys(keys: tuple[str, ...], schema: Schema, meant: dict[str, str]) -> list[Part]:
+    types = {field.name: simple_string(field.type) for field in schema}
+    return [
+        (f"key {number}", f"{meant.get(key, plain(key))} {types.get(key, '')}".rstrip())
+        for number, key in enumerate(keys, 1)
+    ]
 
 
 def _call(call: AggregateCall, meant: dict[str, str]) -> str:
@@ -55,4 +101,6 @@ def _call(call: AggregateCall, meant: dict[str, str]) -> str:
     ]
     only = f" filter {meant.get(call.filter, plain(call.filter))}" if call.filter else ""
     nulls = " ignore nulls" if call.ignore_nulls else ""
-    return f"{call.function}({'distinct ' if call.distinct else ''}{', '.join(inputs) or '*'}){nulls}{only}"
+    constants = [repr(param) for param in call.params]
+    arguments = ", ".join((*inputs, *constants)) or "*"
+    return f"{call.function}({'distinct ' if call.distinct else ''}{arguments}){nulls}{only}"

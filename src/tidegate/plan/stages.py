@@ -16,31 +16,41 @@ from tidegate.model.ids import StageId
 from tidegate.model.types import Field, Schema
 from tidegate.plan.dead_letters import with_dead_letters
 from tidegate.plan.graph import Edge, JobGraph, Partitioning, Stage
+from tidegate.plan.keyed import Deduplicate, PartialDeduplicate, SessionAggregate, StatefulProcess, StreamJoin
+from tidegate.plan.ordering import Limit, PartialLimit, Sort
 from tidegate.plan.relational import (
     Aggregate,
     AssignWatermark,
     Expand,
     Filter,
+    Generate,
+    Keyed,
     MapBatches,
     PartialAggregate,
     Plan,
     Project,
     PythonEval,
+    Repartition,
     Scan,
     Sink,
+    StampTime,
     StaticJoin,
     Union,
 )
-from tidegate.plan.watermarks import push_watermarks_down
+from tidegate.plan.sharing import shared_nodes
+from tidegate.plan.watermarks import push_watermarks_down_all
 
 
-def build_graph(plan: Sink, *, parallelism: int, max_parallelism: int, dead_letter: str = "") -> JobGraph:
-    """The graph of one sink. Stages are numbered from the sources down: an edge always leads to a higher number.
+def build_graph(*plans: Sink, parallelism: int, max_parallelism: int, dead_letter: str = "") -> JobGraph:
+    """The graph of one pipeline, with a sink per plan. Stages are numbered from the sources down: an edge leads to a higher number.
 
+    A node that several consumers read (``plan/sharing.py``) is the same object in all of them, and ends its stage.
     ``dead_letter``: directory for rows whose user function raises; empty: such a row ends the attempt.
     """
-    cutter = _Cutter()
-    cutter.close(cutter.chain(push_watermarks_down(plan)))
+    sinks = push_watermarks_down_all(plans)
+    cutter = _Cutter(frozenset(map(id, shared_nodes(sinks))))
+    for sink in sinks:
+        cutter.close(cutter.chain(sink))
     graph = JobGraph(tuple(cutter.stages), tuple(cutter.edges), parallelism, max_parallelism)
     if dead_letter:
         graph = with_dead_letters(graph, dead_letter)
@@ -58,16 +68,33 @@ class _Open:
 
 @dataclass(slots=True)
 class _Cutter:
+    shared: frozenset[int]
+    """Identities of nodes with several consumers."""
     stages: list[Stage] = field(default_factory=list)
     edges: list[Edge] = field(default_factory=list)
+    closed: dict[int, StageId] = field(default_factory=dict)
+    """Stages that end in a shared node, by its identity."""
 
     def chain(self, node: Plan) -> _Open:
-        """The open stage whose chain ends in ``node``."""
+        """The open stage whose chain ends in ``node``, or a new one that reads it."""
+        if id(node) in self.shared:
+            return _Open([(self.ending(node), Partitioning.FORWARD, (), node.schema)], [])
+        return self._chain(node)
+
+    def ending(self, node: Plan) -> StageId:
+        """A closed stage whose rows are those of ``node``."""
+        if id(node) not in self.shared:
+            return self.close(self._chain(node))
+        if id(node) not in self.closed:
+            self.closed[id(node)] = self.close(self._chain(node))
+        return self.closed[id(node)]
+
+    def _chain(self, node: Plan) -> _Open:
         match node:
             case Scan():
                 return _Open([], [node])
             case Union(inputs=inputs):
-                ports = [(self.close(self.chain(child)), Partitioning.FORWARD, (), child.schema) for child in inputs]
+                ports = [(self.ending(child), Partitioning.FORWARD, (), child.schema) for child in inputs]
                 return _Open(ports, [_alone(node)])
             case Aggregate(keys=keys):
                 below = self.chain(_only_input(node))
@@ -76,12 +103,44 @@ class _Cutter:
                 types = _key_schema(node)
                 below.nodes.append(PartialAggregate(aggregate=merged, schema=types))
                 return _Open([(self.close(below), Partitioning.KEYED, keys, types)], [merged])
+            case Repartition(keys=keys, single=single):
+                child = _only_input(node)
+                how = Partitioning.KEYED if keys or single else Partitioning.REBALANCE
+                return _Open([(self.ending(child), how, keys, child.schema)], [_alone(node)])
+            case Deduplicate(keys=keys) if node.rows_of_a_key_are_late_together:
+                child = _only_input(node)
+                below = self.chain(child)
+                alone = _alone(node)
+                assert isinstance(alone, Deduplicate)
+                below.nodes.append(PartialDeduplicate(deduplicate=alone, schema=child.schema))
+                return _Open([(self.close(below), Partitioning.KEYED, keys, child.schema)], [alone])
+            case SessionAggregate(keys=keys) | Deduplicate(keys=keys) | StatefulProcess(keys=keys):
+                child = _only_input(node)
+                return _Open([self._exchange(child, keys)], [_alone(node)])
+            case Sort():
+                return _Open([self._exchange(_only_input(node), ())], [_alone(node)])
+            case Limit(count=count):
+                child = _only_input(node)
+                below = self.chain(child)
+                below.nodes.append(PartialLimit(count=count, schema=child.schema))
+                return _Open([(self.close(below), Partitioning.KEYED, (), child.schema)], [_alone(node)])
+            case StreamJoin(left=left, right=right, inputs=(one, other)):
+                return _Open([self._exchange(one, left.keys), self._exchange(other, right.keys)], [_alone(node)])
+            case StreamJoin():
+                raise InvalidQuery(
+                    f"join {node.id} has {len(node.inputs)} inputs in the plan, expected two",
+                    hint="build the plan from the leaves up: the left side first, then the right one",
+                )
             case (
                 AssignWatermark()
                 | Filter()
                 | Project()
                 | Expand()
+                | Generate()
+                | StampTime()
                 | PartialAggregate()
+                | PartialDeduplicate()
+                | PartialLimit()
                 | PythonEval()
                 | MapBatches()
                 | StaticJoin()
@@ -89,10 +148,14 @@ class _Cutter:
             ):
                 below = _only_input(node)
                 stage = self.chain(below)
-                if _runs_user_code(node) and any(isinstance(one, Aggregate) for one in stage.nodes):
+                if _runs_user_code(node) and any(isinstance(one, Keyed) for one in stage.nodes):
                     stage = _Open([(self.close(stage), Partitioning.FORWARD, (), below.schema)], [])
                 stage.nodes.append(_alone(node))
                 return stage
+
+    def _exchange(self, child: Plan, keys: tuple[str, ...]) -> tuple[StageId, Partitioning, tuple[str, ...], Schema]:
+        """All rows of a key to one subtask."""
+        return self.ending(child), Partitioning.KEYED, keys, child.schema
 
     def close(self, stage: _Open) -> StageId:
         target = StageId(len(self.stages))

@@ -2,35 +2,77 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import TypeAlias
 
 from tidegate.model.ids import OperatorId
-from tidegate.plan.relational import AssignWatermark, Plan, Scan, Union
+from tidegate.plan.expressions import Column
+from tidegate.plan.relational import AssignWatermark, Filter, Plan, Project, Scan, Sink, Union
 
 
 def push_watermarks_down(node: Plan) -> Plan:
     """``union(a, b).withWatermark(…)`` → the assigner runs below the union, where rows still know the split they came from.
 
     Only there can the watermark be a minimum over splits, so that files read out of time order make nothing late. Done once or
-    twice, the result is the same.
+    twice, the result is the same. A node with several consumers stays one.
     """
+    return _pushed(node, {})[1]
+
+
+def push_watermarks_down_all(sinks: Sequence[Sink]) -> tuple[Sink, ...]:
+    """The same for plans that have nodes in common; they still have."""
+    done: _Done = {}
+    return tuple(sink for one in sinks if isinstance(sink := _pushed(one, done)[1], Sink))
+
+
+def settle(node: AssignWatermark, *, through_filters: bool) -> Plan:
+    """The assigner below projections that hand its column on, where queries that read different columns still agree on it.
+
+    ``through_filters``: also below filters; for those that stood above it in the query as it was written.
+    """
+    child = node.inputs[0]
+    match child:
+        case Project(columns=columns, inputs=(below,)) if any(
+            one.name == node.column and isinstance(one.expression, Column) and one.expression.name == node.column
+            for one in columns
+        ):
+            pass
+        case Filter(inputs=(below,)) if through_filters:
+            pass
+        case _:
+            return node
+    moved = settle(replace(node, schema=below.schema, inputs=(below,)), through_filters=through_filters)
+    return replace(child, inputs=(moved,))
+
+
+_Done: TypeAlias = dict[int, tuple[Plan, Plan]]
+"""By the identity of a node: the node itself, so that it stays the only one with that identity, and what became of it."""
+
+
+def _pushed(node: Plan, done: _Done) -> tuple[Plan, Plan]:
     if isinstance(node, Scan):
+        return node, node
+    if id(node) not in done:
+        result = _below_union(replace(node, inputs=tuple(_pushed(child, done)[1] for child in node.inputs)), done)
+        done[id(node)] = node, result
+        done[id(result)] = result, result
+    return done[id(node)]
+
+
+def _below_union(node: Plan, done: _Done) -> Plan:
+    if not (isinstance(node, AssignWatermark) and len(node.inputs) == 1 and isinstance(node.inputs[0], Union)):
         return node
-    inputs = tuple(push_watermarks_down(child) for child in node.inputs)
-    if isinstance(node, AssignWatermark) and len(inputs) == 1 and isinstance(inputs[0], Union):
-        union = inputs[0]
-        index = next(i for i, column in enumerate(union.schema) if column.name == node.column)
-        branches = tuple(
-            push_watermarks_down(
-                AssignWatermark(
-                    id=OperatorId(f"{node.id}.{number}"),
-                    column=branch.schema[index].name,
-                    delay_us=node.delay_us,
-                    schema=branch.schema,
-                    inputs=(branch,),
-                )
-            )
-            for number, branch in enumerate(union.inputs)
+    union = node.inputs[0]
+    index = next(i for i, column in enumerate(union.schema) if column.name == node.column)
+    branches = tuple(
+        AssignWatermark(
+            id=OperatorId(f"{node.id}.{number}"),
+            column=branch.schema[index].name,
+            delay_us=node.delay_us,
+            schema=branch.schema,
+            inputs=(branch,),
         )
-        return replace(union, inputs=branches)
-    return replace(node, inputs=inputs)
+        for number, branch in enumerate(union.inputs)
+    )
+    return replace(union, inputs=tuple(_pushed(branch, done)[1] for branch in branches))

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from tidegate.model.elements import Batch, Output, Produced, Rejected, SourceStatus, Watermark
 from tidegate.model.errors import Bug
@@ -12,7 +13,7 @@ from tidegate.model.ids import CheckpointId, OperatorId
 from tidegate.model.messages import OperatorMetrics
 from tidegate.model.snapshot import OperatorSnapshot
 from tidegate.operators.dead_letters import DeadLetterOperator
-from tidegate.operators.protocol import Operator, OperatorState
+from tidegate.operators.protocol import Flushing, Operator, OperatorState, Timed
 from tidegate.plan.relational import Plan
 from tidegate.runtime.failures import located
 
@@ -45,6 +46,11 @@ class Chain:
         self._dead_letters = next((link for link in links if isinstance(link.operator, DeadLetterOperator)), None)
         self._clock = clock
         self._position = position
+        self.flushes = any(isinstance(link.operator, Flushing) for link in self.links)
+        """Rows may leave at a barrier, before it."""
+        self._timed = tuple(
+            (index, link.operator) for index, link in enumerate(self.links) if isinstance(link.operator, Timed)
+        )
 
     def feed(self, element: Batch | Watermark | SourceStatus, start: int = 0) -> Iterator[Output]:
         return self._through(start, element)
@@ -55,6 +61,31 @@ class Chain:
             link = self.links[index]
             for output in self._draw(link, self._start(link, link.operator.on_end)):
                 yield from self._through(index + 1, output)
+
+    @property
+    def next_time_ms(self) -> float:
+        """When ``on_time`` has something to do, by the clock on the wall."""
+        return min((operator.next_time_ms for _, operator in self._timed), default=float("inf"))
+
+    def tell_time(self, now_ms: int) -> None:
+        for _, operator in self._timed:
+            operator.tell_time(now_ms)
+
+    def on_time(self, now_ms: int) -> Iterator[Output]:
+        """What timers release, each operator's through those behind it."""
+        for index, operator in self._timed:
+            link = self.links[index]
+            for output in self._draw(link, self._start(link, lambda: operator.on_time(now_ms))):  # noqa: B023 - called at once
+                yield from self._through(index + 1, output)
+
+    def flush(self, checkpoint: CheckpointId) -> Iterator[Output]:
+        """The barrier stands in every input: each operator in turn gives what leaves before it, through those behind it."""
+        for index, link in enumerate(self.links):
+            operator = link.operator
+            if isinstance(operator, Flushing):
+                produced = self._start(link, partial(operator.on_barrier, checkpoint))
+                for output in self._draw(link, produced):
+                    yield from self._through(index + 1, output)
 
     def _through(self, index: int, element: Batch | Watermark | SourceStatus) -> Iterator[Output]:
         if index == len(self.links):

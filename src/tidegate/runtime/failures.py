@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tidegate.model.errors import Bug, DataError, TidegateError, Unavailable, UserCodeFailed
 from tidegate.operators.user_functions import user_traceback
+from tidegate.plan.keyed import StatefulProcess
 from tidegate.plan.relational import MapBatches, Plan, PythonEval, Scan, Sink
 
 
@@ -21,7 +22,7 @@ def located(error: Exception, node: Plan, operator: str, position: str) -> Tideg
 
 
 def _translated(error: Exception, node: Plan) -> TidegateError:
-    if isinstance(node, PythonEval | MapBatches) or (isinstance(node, Scan | Sink) and node.payload):
+    if isinstance(node, PythonEval | MapBatches | StatefulProcess) or (isinstance(node, Scan | Sink) and node.payload):
         return UserCodeFailed(user_traceback(error), hint="mend the function, or make it return null for such rows")
     if isinstance(node, Scan | Sink) and isinstance(error, OSError):
         return Unavailable(

@@ -26,8 +26,8 @@ class Restored:
     def __bool__(self) -> bool:
         return bool(self.overtaken)
 
-    def take(self, rows_max: int) -> pl.DataFrame:
-        """The next rows, in order."""
+    def take(self, rows_max: int) -> tuple[int, pl.DataFrame]:
+        """The number of an edge, and the next rows that came through it, in order."""
         head = self.overtaken[0]
         first = head.frames[0]
         left = (first.slice(rows_max), *head.frames[1:]) if first.height > rows_max else head.frames[1:]
@@ -35,7 +35,7 @@ class Restored:
             self.overtaken[0] = Overtaken(head.edge, head.source, left)
         else:
             del self.overtaken[0]
-        return first.head(rows_max)
+        return head.edge, first.head(rows_max)
 
 
 def restored_rows(

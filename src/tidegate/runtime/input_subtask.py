@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import polars as pl
@@ -48,9 +49,12 @@ class InputSubtask:
         chain: Chain,
         outputs: Outputs,
         restored: Restored,
+        ports: Mapping[int, int],
     ) -> None:
+        """``ports``: the input of the stage that each edge is."""
         self.id = subtask
         self._state = state
+        self._ports = ports
         self.chain = chain
         self.outputs = outputs
         self.snapshots = Snapshots(subtask, scope.attempt, chain, outputs, scope.clock)
@@ -65,6 +69,8 @@ class InputSubtask:
         self._restored = restored
         after_ms = scope.overtake_after_ms
         self._overtaking = Overtaking(inputs, after_ms) if after_ms != float("inf") else None
+        self._flushing: tuple[Barrier, Aligned] | None = None
+        """The cut is complete and waits for the rows that leave before its barrier."""
         self._next = 0
         self._ending = False
         self._ended = False
@@ -73,6 +79,12 @@ class InputSubtask:
         self._announce_us = combiner.combined_us if combiner.combined_us > WATERMARK_MIN_US else None
 
     def cancel(self, checkpoint: CheckpointId) -> None:
+        """Where results leave whole only the channels tell, at the place of the barrier that does not come: either all subtasks of
+        a stage pass a barrier or none of them does, and no result is left half sent."""
+        if not self._scope.whole_results:
+            self._cancel(checkpoint)
+
+    def _cancel(self, checkpoint: CheckpointId) -> None:
         self._align(on_cancel(self._alignment, checkpoint))
         self.outputs.forget(checkpoint)
         if self._overtaking is not None:
@@ -81,18 +93,23 @@ class InputSubtask:
     def runnable(self, now_ms: float) -> bool:
         if self._work.suspended:
             return self._work.resumable
-        if self._announce_us is not None or self._ending or self._idle_due:
+        if self._flushing is not None or self._announce_us is not None or self._ending or self._idle_due:
             return True
         if self._restored:
             return not self.outputs.full
+        if self._timer_due(now_ms):
+            return True
         return self._readable(only_control=self.outputs.full) is not None
 
     def run(self, now_ms: float) -> None:
         quantum = Quantum(self._scope.clock)
+        self.chain.tell_time(self._scope.wall_ms(now_ms))
         while True:
             if self._work.suspended and not (self._work.resumable and self._work.resume()):
                 return
-            if self._announce_us is not None:
+            if self._flushing is not None:
+                self._take_cut(*self._flushing, now_ms)
+            elif self._announce_us is not None:
                 at_us, self._announce_us = self._announce_us, None
                 self._work.begin(self.chain.feed(Watermark(at_us)))
             elif self._ending:
@@ -103,14 +120,23 @@ class InputSubtask:
                 # Before anything new, barriers included: an aligned cut has no rows in flight.
                 if self.outputs.full:
                     return
-                rows = self._restored.take(self._work.rows_max)
-                self._work.begin(self.chain.feed(Batch(rows)), rows.height)
+                edge, rows = self._restored.take(self._work.rows_max)
+                self._work.begin(self.chain.feed(Batch(rows, port=self._ports[edge])), rows.height)
+            elif self._timer_due(now_ms):
+                self._work.begin(self.chain.on_time(self._scope.wall_ms(now_ms)))
             elif (channel := self._readable(only_control=self.outputs.full)) is not None:
                 self._process(channel, now_ms)
             else:
                 return
             if not quantum.spend():
                 return
+
+    def _timer_due(self, now_ms: float) -> bool:
+        return not self._ended and not self.outputs.full and self.chain.next_time_ms <= self._scope.wall_ms(now_ms)
+
+    @property
+    def next_timer_ms(self) -> float:
+        return float("inf") if self._ended else self.chain.next_time_ms - self._scope.wall_offset_ms
 
     def _readable(self, *, only_control: bool = False) -> InputChannel | None:
         """The next channel with something to read, in turn. Without room for rows, only one whose next element makes none."""
@@ -132,7 +158,7 @@ class InputSubtask:
             case Batch() as batch:
                 self._wake(channel)
                 rows = self._joined(one, batch.rows)
-                self._work.begin(self.chain.feed(Batch(rows)), rows.height)
+                self._work.begin(self.chain.feed(Batch(rows, port=self._ports[channel.edge])), rows.height)
             case Watermark(at_us=at_us):
                 self._wake(channel)
                 self._advance(self._combiner.on_watermark(channel, at_us))
@@ -147,7 +173,7 @@ class InputSubtask:
                 self._on_barrier(channel, barrier, now_ms)
             case CancelCheckpoint(checkpoint=checkpoint):
                 if checkpoint not in self._alignment.over:
-                    self.cancel(checkpoint)
+                    self._cancel(checkpoint)
                     self.outputs.broadcast(taken.element)
             case SourceStatus():
                 raise Bug(f"a source status left its chain through channel {channel}")
@@ -196,6 +222,15 @@ class InputSubtask:
         if not isinstance(following, Aligned):
             self._align(following)
             return
+        if self._scope.whole_results and self.chain.flushes:
+            self._flushing = barrier, following
+            self._held = self._channels
+            self._work.begin(self.chain.flush(barrier.checkpoint))
+        else:
+            self._take_cut(barrier, following, now_ms)
+
+    def _take_cut(self, barrier: Barrier, following: Aligned, now_ms: float) -> None:
+        self._flushing = None
         self._scope.effects.append(self._cut(replace(barrier, unaligned=False), following.since_ms, now_ms))
         self._align(following.after)
         if self._overtaking is not None:

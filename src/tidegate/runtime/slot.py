@@ -39,6 +39,8 @@ from tidegate.runtime.storing import Storing
 from tidegate.runtime.subtask import SlotScope
 from tidegate.runtime.unanswered import Unanswered
 from tidegate.runtime.wiring import Deployment, unknown_channel, wire
+from tidegate.state.entries import EntryBackend
+from tidegate.state.entries_in_memory import EntriesInMemory
 
 
 def _no_chunks(handle: ChunkHandle) -> pl.DataFrame:
@@ -73,17 +75,23 @@ class SlotRuntime:
         now_ms: float = 0.0,
         clock: Callable[[], float] | None = None,
         load: Load = refuse_user_functions,
+        wall_offset_ms: float = 0.0,
+        entries: Callable[[], EntryBackend] = EntriesInMemory,
     ) -> None:
         """Restores state: may take long.
 
         ``restored``: the snapshots of *all* subtasks. ``chunks`` decodes a stored chunk, whole; cutting it to key groups
         happens here. ``clock`` (milliseconds) only measures work: busy times, bounds of a turn; None: nothing is measured, and
-        equal calls have equal results. ``load`` turns the command of a user function into a callable.
+        equal calls have equal results. ``load`` turns the command of a user function into a callable. ``wall_offset_ms``: what to add to
+        this slot's times to get milliseconds since the epoch. ``entries`` makes the backend of an operator's point state.
         """
         self._graph = graph
-        self._scope = SlotScope(slot, attempt, graph.parallelism, config, clock)
+        self._scope = SlotScope(slot, attempt, graph.parallelism, config, clock, whole_results=graph.has_whole_results)
         self._scope.now_ms = now_ms
-        self._wiring = wire(Deployment(graph, connectors, restored, chunks or _no_chunks, load, now_ms), self._scope)
+        self._scope.wall_offset_ms = wall_offset_ms
+        self._wiring = wire(
+            Deployment(graph, connectors, restored, chunks or _no_chunks, load, now_ms, entries), self._scope
+        )
         self._by_id = {subtask.id: subtask for subtask in self._wiring.subtasks}
         self._sources = [one for one in self._wiring.subtasks if isinstance(one, SourceSubtask)]
         self._scheduler = Scheduler(self._wiring.subtasks)
@@ -243,6 +251,7 @@ class SlotRuntime:
             self._unanswered.next_due_ms,
             self._storing.next_due_ms,
             self._next_overtake_ms,
+            *(subtask.next_timer_ms for subtask in self._wiring.subtasks),
             *(source.next_wakeup_ms for source in self._sources),
         )
         return None if wakeup_ms == float("inf") else wakeup_ms

@@ -57,7 +57,9 @@ class SourceSubtask:
 
     def cancel(self, checkpoint: CheckpointId) -> None:
         self.outputs.forget(checkpoint)
-        if self._triggers.cancel(checkpoint):
+        out = self._triggers.cancel(checkpoint)
+        # A whole result may be under way before a barrier that is out: it passes. One that is not out never will be.
+        if out != self._scope.whole_results:
             self.outputs.broadcast(CancelCheckpoint(checkpoint))
 
     def settle(self, checkpoint: CheckpointId) -> None:
@@ -72,6 +74,7 @@ class SourceSubtask:
 
     def run(self, now_ms: float) -> None:
         quantum = Quantum(self._scope.clock)
+        self.chain.tell_time(self._scope.wall_ms(now_ms))
         while True:
             if self._work.suspended and not (self._work.resumable and self._work.resume()):
                 return
@@ -195,6 +198,10 @@ class SourceSubtask:
     @property
     def drained(self) -> bool:
         return self.source.drained and not self._polled and not self._work.suspended
+
+    @property
+    def next_timer_ms(self) -> float:
+        return float("inf")  # Timers belong to keys, and keys to stages behind an exchange.
 
     def metrics(self) -> tuple[OperatorMetrics, ...]:
         return self.chain.metrics(self.id.stage, self.source.open_splits)

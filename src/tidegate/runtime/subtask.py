@@ -31,8 +31,12 @@ class SlotScope:
     parallelism: int
     config: QueryConfig
     clock: Callable[[], float] | None
+    whole_results: bool = False
+    """Rows leave at the barrier, before it. A barrier that one subtask has passed must then pass all of them, in order."""
     now_ms: float = 0.0
     """The latest time the slot was told."""
+    wall_offset_ms: float = 0.0
+    """From the slot's clock to milliseconds since the epoch. Fixed for the attempt: a clock that is set meanwhile moves no timer."""
     effects: list[SlotEffect] = field(default_factory=list)
     triggered_ms: dict[CheckpointId, float] = field(default_factory=dict)
     """When this slot first heard of a checkpoint, by its own clock."""
@@ -40,10 +44,14 @@ class SlotScope:
     @property
     def overtake_after_ms(self) -> float:
         """How long a barrier may stand behind rows; for ever, unless asked for otherwise. In at-least-once mode none overtakes: rows in
-        flight would make the snapshot larger and the promise no stronger."""
+        flight would make the snapshot larger and the promise no stronger. Nor does one that follows a whole result."""
         config = self.config
-        on = config.aligned_timeout_ms > 0 and config.checkpoint_mode is CheckpointMode.EXACTLY_ONCE
+        exactly_once = config.checkpoint_mode is CheckpointMode.EXACTLY_ONCE
+        on = config.aligned_timeout_ms > 0 and exactly_once and not self.whole_results
         return float(config.aligned_timeout_ms) if on else float("inf")
+
+    def wall_ms(self, now_ms: float) -> int:
+        return int(now_ms + self.wall_offset_ms)
 
     def start_delay_ms(self, checkpoint: CheckpointId, now_ms: float) -> float:
         return max(0.0, now_ms - self.triggered_ms.get(checkpoint, now_ms))
@@ -74,6 +82,11 @@ class Runnable(Protocol):
     @property
     def next_overtake_ms(self) -> float:
         """When ``overtake`` has something to do, if nothing else happens."""
+        ...
+
+    @property
+    def next_timer_ms(self) -> float:
+        """When a timer in processing time is due, by the slot's clock."""
         ...
 
     def metrics(self) -> tuple[OperatorMetrics, ...]: ...

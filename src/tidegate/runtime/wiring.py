@@ -17,7 +17,7 @@ from tidegate.operators.source import SourceOperator
 from tidegate.operators.user_functions import Load
 from tidegate.plan.explain import label
 from tidegate.plan.graph import Edge, JobGraph, Partitioning, Stage
-from tidegate.plan.relational import Aggregate, AssignWatermark, Plan, Scan, Sink
+from tidegate.plan.relational import AssignWatermark, Plan, Stateful
 from tidegate.runtime.chain import Chain, Link
 from tidegate.runtime.credits import Credits
 from tidegate.runtime.effects import Send
@@ -32,6 +32,8 @@ from tidegate.runtime.routing import router
 from tidegate.runtime.source_subtask import SourceSubtask
 from tidegate.runtime.stage_time import restored_start_us
 from tidegate.runtime.subtask import SlotScope
+from tidegate.state.entries import EntryBackend
+from tidegate.state.entries_in_memory import EntriesInMemory
 from tidegate.state.keygroups import range_of
 
 
@@ -55,6 +57,7 @@ class Deployment:
     chunks: LoadChunk
     load: Load
     now_ms: float
+    entries: Callable[[], EntryBackend] = EntriesInMemory
 
 
 def wire(deployment: Deployment, scope: SlotScope) -> Wiring:
@@ -102,7 +105,12 @@ def _subtask(
         graph.parallelism,
         exchanged=any(edge.partitioning is not Partitioning.FORWARD for edge in edges),
     )
-    combiner = WatermarkCombiner(channels, start_us=start_us, silent=frozenset(c for c in channels if c.edge in silent))
+    combiner = WatermarkCombiner(
+        channels,
+        start_us=start_us,
+        silent=frozenset(c for c in channels if c.edge in silent),
+        policy=scope.config.watermark_policy,
+    )
     return InputSubtask(
         subtask,
         state,
@@ -121,6 +129,7 @@ def _subtask(
             max_parallelism=graph.max_parallelism,
             load=deployment.chunks,
         ),
+        {edge.number: edge.port for edge in edges},
     )
 
 
@@ -137,12 +146,14 @@ def _link(node: Plan, deployment: Deployment, scope: SlotScope) -> Link:
         groups=groups,
         attempt=scope.attempt,
         capture_rows=scope.config.capture_rows,
+        complete_rows_max=scope.config.complete_rows_max,
+        entries=deployment.entries,
     )
     try:
         if own is not None and deployment.restored:
             context = _with_state(context, own, deployment)
         operator: Operator = build(
-            node, context, deployment.connectors, scope.config, deployment.load, deployment.now_ms
+            node, context, deployment.connectors, scope.config, deployment.load, deployment.now_ms, deployment.chunks
         )
     except Exception as error:
         raise located(error, node, name, "") from error
@@ -162,7 +173,7 @@ def _with_state(context: OperatorContext, own: OperatorId, deployment: Deploymen
 
 
 def _id_of(node: Plan) -> OperatorId | None:
-    return node.id if isinstance(node, Scan | AssignWatermark | Aggregate | Sink) else None
+    return node.id if isinstance(node, Stateful) else None
 
 
 def _output(channel: ChannelId, scope: SlotScope, wiring: Wiring) -> OutputChannel:

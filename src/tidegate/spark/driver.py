@@ -28,6 +28,7 @@ from tidegate.checkpoint.events import (
     ClockTicked,
     Event,
     Failure,
+    RedeployRequested,
     SavepointRequested,
     SlotsFree,
     SlotsReady,
@@ -71,7 +72,14 @@ class ReportsWanted:
     poll: bool
 
 
-Posted: TypeAlias = Event | GangEvent | LaneFailed | ReportsWanted
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """From the next attempt on the slots run ``graph``: the same query over static data that was read again."""
+
+    graph: JobGraph
+
+
+Posted: TypeAlias = Event | GangEvent | LaneFailed | ReportsWanted | Replacement
 
 
 class JobMaster:
@@ -101,6 +109,7 @@ class JobMaster:
         self._enumerators = enumerators
         self._accept_duplicates = accept_duplicates
         self._on_committed = on_committed
+        self._location = location
         self._work = pickle.dumps(SlotWork(graph, config, location))
         self._state: State = New()
         self._inbox: deque[Posted] = deque()
@@ -133,6 +142,10 @@ class JobMaster:
     def stop(self) -> None:
         """Asks the query to end. ``ended`` is set when nothing of it runs any more."""
         self.post(StopRequested(monotonic_ms()))
+
+    def redeploy(self, graph: JobGraph) -> None:
+        """Starts the slots anew, with ``graph``, from the last complete checkpoint. Its operators and their state are the same."""
+        self.post(Replacement(graph))
 
     def checkpoint(self) -> Future[fx.RequestDone]:
         """A checkpoint as soon as possible; resolved when its output is visible."""
@@ -211,6 +224,9 @@ class JobMaster:
                 raise failure
             case ReportsWanted(number, poll):
                 self._ask_slots(number, poll)
+            case Replacement(graph):
+                self._graph, self._work = graph, pickle.dumps(SlotWork(graph, self._config, self._location))
+                self._feed(RedeployRequested(monotonic_ms()))
             case JobEnded(attempt) | SlotSilent(attempt):
                 if self._gang is not None and self._gang.attempt == attempt:
                     self._gang.on_event(posted)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from pyspark import cloudpickle
 from pyspark.sql import Row
 
+from tidegate.operators.stateful.keyed_state import KeyedState
+from tidegate.operators.stateful.processor import Processor
 from tidegate.operators.user_functions import LoadedFunction
+from tidegate.plan.keyed import StatefulProcess
 
 
 def load(command: bytes) -> LoadedFunction:
@@ -17,7 +21,15 @@ def load(command: bytes) -> LoadedFunction:
     """
     loaded = cloudpickle.loads(command)
     function = loaded[0] if isinstance(loaded, tuple) else loaded
-    return LoadedFunction(function, row_maker)
+    return LoadedFunction(function, row_maker, _processor)
+
+
+def _processor(node: StatefulProcess, state: KeyedState, function: Callable[..., Any]) -> Processor:
+    from tidegate.connectors.pyspark_state.factory import (
+        processor,  # pandas and Spark's streaming: for those who need them
+    )
+
+    return processor(node, state, function)
 
 
 def row_maker(names: tuple[str, ...]) -> Callable[[Iterable[object]], object]:

@@ -43,6 +43,7 @@ from tidegate.spark.uploads import Uploaded, Uploader, UploadFailed
 from tidegate.spark.versions import running_versions
 from tidegate.state.codec import decode_chunk
 from tidegate.storage.open import open_store
+from tidegate.storage.rocksdb_entries import backend_factory
 from tidegate.transport.bell import Bell
 from tidegate.transport.control import SlotControl
 from tidegate.transport.data import CreditReceived, DataPlane, Received
@@ -256,6 +257,8 @@ class SlotProcess:
             now_ms=time.monotonic() * 1000,
             clock=lambda: time.monotonic() * 1000,
             load=load,
+            wall_offset_ms=(time.time() - time.monotonic()) * 1000,
+            entries=backend_factory(self._task.config.state_backend, self._attempt, self._slot),
         )
         # What exists now lives as long as the slot: the collector need not walk it again and again.
         gc.collect()

@@ -112,6 +112,28 @@ class KeyedTable:
     def values_of(self, rows: Rows) -> pl.DataFrame:
         return _frame("v", self._values, rows)
 
+    def some_values_of(self, rows: Rows, columns: Sequence[int]) -> list[pl.Series]:
+        """Of the value columns ``columns`` only, in their order."""
+        return [self._values[column].gather(rows) for column in columns]
+
+    def values_probe(self, columns: Sequence[int], values: Sequence[pl.Series]) -> Callable[[Rows, Rows], Mask]:
+        """Compares ``values`` at positions with value columns ``columns`` at rows: null equals null, NaN equals NaN.
+
+        Good until rows are added or change."""
+        probes = [self._values[column].probe(series) for column, series in zip(columns, values, strict=True)]
+
+        def same(positions: Rows, rows: Rows) -> Mask:
+            equal = np.ones(len(rows), np.bool_)
+            for probe in probes:
+                equal &= probe.equals_row(positions, rows)
+            return equal
+
+        return same
+
+    def alive(self, rows: Rows) -> Mask:
+        """Which of ``rows`` are there; every one of them was at some time."""
+        return self._alive[rows]
+
     def write(self, rows: Rows, values: pl.DataFrame) -> None:
         """Replaces all values of ``rows`` (none of them twice)."""
         self._rescue(rows)
@@ -120,19 +142,38 @@ class KeyedTable:
             mine.scatter(rows, theirs)
         self._changed_epoch[rows] = self._epoch
 
+    def write_one(self, rows: Rows, value: int, values: pl.Series) -> None:
+        """Replaces value column ``value`` of ``rows`` (none of them twice)."""
+        self._rescue(rows)
+        self._touch(int(np.count_nonzero(self._changed_epoch[rows] != self._epoch)))
+        self._values[value].scatter(rows, values)
+        self._changed_epoch[rows] = self._epoch
+
     def all_rows(self) -> Rows:
         return np.flatnonzero(self._alive[: self._index.rows])
 
     def rows_at_most(self, key: int, bound: int) -> Rows:
         """Rows whose key column ``key`` (physically an integer) is not null and at most ``bound``."""
-        column = self._keys[key]
+        return self._at_most(self._keys[key], bound)
+
+    def rows_with_value_at_most(self, value: int, bound: int) -> Rows:
+        """The same of value column ``value``."""
+        return self._at_most(self._values[value], bound)
+
+    def smallest(self, key: int) -> int | None:
+        """The smallest value of key column ``key`` (physically an integer), None without one."""
+        return self._smallest(self._keys[key])
+
+    def smallest_value(self, value: int) -> int | None:
+        """The same of value column ``value``."""
+        return self._smallest(self._values[value])
+
+    def _at_most(self, column: StateColumn, bound: int) -> Rows:
         assert isinstance(column, FixedColumn)
         data, valid = column.raw(self._index.rows)
         return np.flatnonzero((data <= bound) & valid & self._alive[: self._index.rows])
 
-    def smallest(self, key: int) -> int | None:
-        """The smallest value of key column ``key`` (physically an integer), None without one."""
-        column = self._keys[key]
+    def _smallest(self, column: StateColumn) -> int | None:
         assert isinstance(column, FixedColumn)
         data, valid = column.raw(self._index.rows)
         present = data[valid & self._alive[: self._index.rows]]
@@ -146,17 +187,20 @@ class KeyedTable:
         self._alive[rows] = False
         self._live -= len(rows)
 
-    def compact(self, dead_rows_min: int = _DEAD_ROWS_MIN) -> None:
-        """Gives back the room of removed rows once they are the majority, and at least so many."""
+    def compact(self, dead_rows_min: int = _DEAD_ROWS_MIN) -> Rows | None:
+        """Gives back the room of removed rows once they are the majority, and at least so many.
+
+        If it does, returns the rows that stay: row ``kept[i]`` is row ``i`` from now on."""
         dead = self._index.rows - self._live
         if dead < dead_rows_min or dead < self._live or self._capture is not None:
-            return
+            return None
         keep = self.all_rows()
         self._index.rebuild(keep)
         for column in (*self._keys, *self._values):
             column.keep(keep)
         self._changed_epoch = self._changed_epoch[keep]
         self._alive = np.ones(len(keep), np.bool_)
+        return keep
 
     # -- snapshots
 

@@ -158,3 +158,9 @@ class ScriptedConnectors:
 
     def sink(self, sink: Sink) -> ScriptedSink:
         return self.sinks[sink.id]
+
+    def splits(self, scan: Scan) -> tuple[Split, ...]:
+        return ScriptedEnumerator(self.sources[scan.id]).discover(0)
+
+    def commit(self, sink: Sink, committables: tuple[Committable, ...]) -> None:
+        self.sinks[sink.id].commit(committables)

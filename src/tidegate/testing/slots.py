@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
+from typing import Protocol
 
 import polars as pl
 
@@ -27,18 +28,31 @@ from tidegate.model.messages import (
     SubtaskDeclined,
     TriggerCheckpoint,
 )
-from tidegate.model.snapshot import ChunkHandle, OperatorSnapshot, SplitPosition
+from tidegate.model.snapshot import ChunkHandle, Committable, OperatorSnapshot, Split, SplitPosition
 from tidegate.operators.build import refuse_user_functions
+from tidegate.operators.ports import Connectors
 from tidegate.operators.user_functions import Load
 from tidegate.plan.graph import JobGraph
+from tidegate.plan.relational import Scan, Sink
 from tidegate.runtime.effects import GrantCredit, Leave, Persist, Send, SlotEffect, Tell
 from tidegate.runtime.persisting import persist_states
 from tidegate.runtime.slot import SlotRuntime
 from tidegate.state.codec import decode_chunk
-from tidegate.testing.scripted import ScriptedConnectors
+from tidegate.state.entries import EntryBackend
+from tidegate.state.entries_in_memory import EntriesInMemory
 from tidegate.testing.splits import SplitLedger
 
 SILENCE_MS = 1_500.0
+
+
+class JobConnectors(Connectors, Protocol):
+    """Both sides of every connector: what a slot opens, and what the coordinator asks on the driver."""
+
+    def splits(self, scan: Scan) -> tuple[Split, ...]:
+        """Everything there is to read, the same in every start."""
+        ...
+
+    def commit(self, sink: Sink, committables: tuple[Committable, ...]) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +77,13 @@ class SlotHarness:
     ``channel_ready``, if given, is asked before each delivery and may hold a channel back. ``commit_chance``: how often a
     checkpoint's commit happens; when it does not, it is left to a later one, as after a crash. ``step_ms``: how long a step takes;
     without it time passes only when nothing else can happen. ``clock`` measures work; without it none is measured.
+    ``wall_offset_ms``: what a fake clock on the wall shows at the start; it goes on with the steps.
     """
 
     def __init__(
         self,
         graph: JobGraph,
-        connectors: ScriptedConnectors,
+        connectors: JobConnectors,
         config: QueryConfig,
         *,
         seed: int = 0,
@@ -80,6 +95,8 @@ class SlotHarness:
         commit_chance: float = 1.0,
         step_ms: float = 0.0,
         clock: Callable[[], float] | None = None,
+        wall_offset_ms: float = 0.0,
+        entries: Callable[[], EntryBackend] = EntriesInMemory,
     ) -> None:
         self.graph = graph
         self.connectors = connectors
@@ -110,7 +127,7 @@ class SlotHarness:
         self._splits = {
             scan.id: SplitLedger(
                 scan.id,
-                len(connectors.sources[scan.id].splits),
+                connectors.splits(scan),
                 done=restore.done[scan.id] if restore is not None else frozenset(),
                 opened=restore.open[scan.id] if restore is not None else (),
             )
@@ -128,6 +145,8 @@ class SlotHarness:
                 now_ms=self.now_ms,
                 clock=clock,
                 load=load,
+                wall_offset_ms=wall_offset_ms,
+                entries=entries,
             )
             for i in range(graph.parallelism)
         }
@@ -359,7 +378,7 @@ class SlotHarness:
             return
         for sink in self.graph.sinks():
             committables = tuple(c for s in operators if s.operator == sink.id for c in s.committables)
-            self.connectors.sinks[sink.id].commit(committables)
+            self.connectors.commit(sink, committables)
         self.send(CheckpointCommitted(attempt=self.attempt, checkpoint=checkpoint))
 
     def _chunk_name(self, operator: OperatorId, subtask: SlotIndex, checkpoint: CheckpointId, number: int) -> str:

@@ -14,7 +14,7 @@ class SplitLedger:
     """``done`` and ``opened`` are as of the newest complete checkpoint."""
 
     def __init__(
-        self, operator: OperatorId, splits: int, *, done: frozenset[int], opened: Iterable[SplitPosition]
+        self, operator: OperatorId, splits: Iterable[Split], *, done: frozenset[int], opened: Iterable[SplitPosition]
     ) -> None:
         self._operator = operator
         self.done = done
@@ -22,9 +22,9 @@ class SplitLedger:
         self.returning = deque(self._open.values())
         """Were being read when the checkpoint was taken: they go back first."""
         self._pending = deque(
-            SplitPosition(split=Split(number=number, payload=b""), position=None)
-            for number in range(splits)
-            if number not in done and number not in self._open
+            SplitPosition(split=split, position=None)
+            for split in splits
+            if split.number not in done and split.number not in self._open
         )
         self._sequences: dict[SlotIndex, int] = {}
 

@@ -81,3 +81,23 @@ def three_valued_logic(s: Sources) -> DataFrame:
 @query()
 def comparisons_of_nan_and_infinity(s: Sources) -> DataFrame:
     return s.events.selectExpr("id", "ratio > 1 as a", "ratio = ratio as b", "isnan(ratio) as c", "ratio < price as d")
+
+
+# The time of day: values differ from run to run, what is said about them does not
+
+
+@query()
+def rows_older_than_now(s: Sources) -> DataFrame:
+    return s.events.where("ts > current_timestamp() - interval 36500 days").select("id", "ts")
+
+
+@query()
+def all_uses_of_the_clock_agree_for_a_row(s: Sources) -> DataFrame:
+    stamped = s.events.select("id", F.current_timestamp().alias("a"), F.now().alias("b"), F.current_date().alias("d"))
+    return stamped.selectExpr("id", "a = b as same", "d = cast(a as date) as day", "a is null as missing")
+
+
+@query(mode="update", keys=("key",))
+def counts_with_the_time_of_the_last_row(s: Sources) -> DataFrame:
+    counted = s.events.groupBy("key").agg(F.count("*").alias("n"), F.max(F.current_timestamp()).alias("at"))
+    return counted.selectExpr("key", "n", "at is not null as stamped", "at <= current_timestamp() as before")

@@ -12,7 +12,16 @@ from pyspark.sql import functions as F
 
 from tidegate.model import types as t
 from tidegate.plan.expressions import Call, Column, Literal, MakeStruct, walk
-from tidegate.plan.relational import Aggregate, EventTimeKey, JoinKind, OutputMode, Scan, UdfKind
+from tidegate.plan.relational import (
+    Aggregate,
+    AssignWatermark,
+    EventTimeKey,
+    JoinKind,
+    OutputMode,
+    Repartition,
+    Scan,
+    UdfKind,
+)
 
 pytestmark = pytest.mark.spark
 
@@ -171,6 +180,33 @@ def test_distinct_values_can_be_counted_though_spark_streaming_refuses_it(timed,
     assert [(call.function, call.distinct) for call in calls] == [("count", True), ("sum", False)]
 
 
+def test_an_aggregation_with_several_distinct_groups_stays_one(timed, plan_of):
+    query = timed.groupBy(F.window("date_time", "5 seconds")).agg(
+        F.countDistinct("bidder").alias("a"),
+        F.countDistinct("auction").alias("b"),
+        F.expr("count(DISTINCT bidder) FILTER (WHERE price > 3)").alias("c"),
+    )
+    (aggregate,) = (node for node in nodes(plan_of(query)) if hasattr(node, "calls"))
+    assert [call.distinct for call in aggregate.calls] == [True, True, True]
+    assert [call.filter is not None for call in aggregate.calls] == [False, False, True]
+    assert aggregate.event_time is not None
+
+
+def test_constant_arguments_of_aggregates_are_parameters(bids, plan_of):
+    query = bids.groupBy("auction").agg(
+        F.percentile_approx("price", [0.1, 0.9], 50).alias("p"),
+        F.approx_count_distinct("bidder", 0.1).alias("d"),
+        F.expr("max_by(bidder, price, 3)").alias("m"),
+        F.expr("listagg(channel, '-') WITHIN GROUP (ORDER BY price DESC)").alias("t"),
+    )
+    plan = plan_of(query, "update")
+    (aggregate,) = (node for node in nodes(plan) if hasattr(node, "calls"))
+    assert [call.params for call in aggregate.calls] == [((0.1, 0.9), 50), (0.1,), (3,), ("-", "desc nulls last")]
+    raw, biases, limit = aggregate.calls[1].tables
+    assert len(raw) == len(biases)
+    assert limit == (80.0,)
+
+
 def test_having_is_a_filter_above(spark, bids, plan_of, shape_of):
     plan = plan_of(
         spark.sql("SELECT auction, count(*) AS n FROM catalyst_bid GROUP BY auction HAVING count(*) > 3"), "update"
@@ -279,16 +315,35 @@ def test_an_in_subquery_is_a_semi_join_and_a_scalar_one_a_constant(spark, bids, 
     assert scalar.columns[1].expression == Literal(9, t.LONG)
 
 
-def test_a_self_union_gives_every_branch_its_own_columns(bids, plan_of):
+def test_a_self_union_reads_its_source_once_and_has_columns_of_its_own(bids, plan_of):
     union = plan_of(bids.union(bids).select("price")).inputs[0]
-    left, right = (child.schema[0].name for child in union.inputs)
-    assert len({left, right, union.schema[0].name}) == 3
+    left, right = union.inputs
+    assert left is right
+    assert left.schema[0].name != union.schema[0].name
 
 
-def test_repartition_is_passed_through_with_a_warning(bids, translated):
+def test_repartition_becomes_an_exchange_and_its_number_a_warning(bids, translated):
     result = translated(bids.repartition(3).select("price"))
+    assert type(result.plan.inputs[0]) is Repartition
+    assert "parallelism" in result.warnings[0]
+
+
+@pytest.mark.parametrize("way", ["coalesce", "hint"])
+def test_what_asks_for_no_exchange_is_passed_through_with_a_warning(bids, translated, way):
+    frame = bids.coalesce(2) if way == "coalesce" else bids.hint("rebalance")
+    result = translated(frame.select("price"))
     assert type(result.plan.inputs[0]) is Scan
     assert "no effect" in result.warnings[0]
+
+
+def test_a_watermark_is_assigned_below_the_repartition_the_user_wrote_before_it(bids, plan_of):
+    """Behind an exchange rows do not know their split, and files read out of time order would be late."""
+    plan = plan_of(bids.repartition("auction").withWatermark("date_time", "5 seconds").select("auction", "price"))
+    nodes = []
+    while plan.inputs:
+        (plan,) = plan.inputs
+        nodes.append(type(plan))
+    assert nodes.index(Repartition) < nodes.index(AssignWatermark)
 
 
 def test_literals_of_every_type_are_read(spark, bids, plan_of):

@@ -9,7 +9,7 @@ from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
 import tidegate
 
-CLASSES = [tidegate.DataStreamWriter, tidegate.StreamingJob, tidegate.StreamingQuery]
+CLASSES = [tidegate.DataStreamWriter, tidegate.Job, tidegate.StreamingJob, tidegate.StreamingQuery]
 
 
 def members(of: type) -> dict[str, object]:
@@ -35,5 +35,5 @@ def test_whatever_pyspark_offers_has_the_same_name_here(ours: type, theirs: type
 
 
 def test_a_job_is_asked_like_a_query() -> None:
-    only_of_jobs = {"names", "queries"}
+    only_of_jobs = {"names", "queries", "query"}
     assert set(members(tidegate.StreamingJob)) - only_of_jobs <= set(members(tidegate.StreamingQuery))

@@ -21,6 +21,7 @@ from tidegate.model.errors import InvalidQuery
         ("decimal(12,3)", t.Decimal(12, 3)),
         ("varchar(7)", t.STRING),
         ("char(7)", t.STRING),
+        ("interval month", t.YEAR_MONTH_INTERVAL),
         ("interval second", t.DAY_TIME_INTERVAL),
         ("interval day to second", t.DAY_TIME_INTERVAL),
         ({"type": "array", "elementType": "long", "containsNull": False}, t.Array(t.LONG, False)),
@@ -39,9 +40,7 @@ def test_structs_keep_names_and_nullability():
     assert from_json({"type": "struct", "fields": [field]}) == t.Struct((t.Field("end", t.TIMESTAMP, False),))
 
 
-@pytest.mark.parametrize(
-    "json", ["variant", "interval month", "interval", "time(6)", "string collate UNICODE", {"type": "udt"}]
-)
+@pytest.mark.parametrize("json", ["variant", "interval", "time(6)", "string collate UNICODE", {"type": "udt"}])
 def test_types_without_a_column_are_refused_with_a_way_out(json):
     with pytest.raises(InvalidQuery) as caught:
         from_json(json)

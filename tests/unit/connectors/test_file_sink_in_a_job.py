@@ -14,11 +14,11 @@ from tidegate.connectors.files.sink import FileSink, FileSinkCommitter
 from tidegate.model.config import QueryConfig
 from tidegate.model.errors import TidegateError
 from tidegate.model.ids import Attempt, OperatorId
-from tidegate.model.snapshot import Split
+from tidegate.model.snapshot import Committable, Split
 from tidegate.plan.graph import JobGraph
 from tidegate.plan.relational import Scan, Sink
 from tidegate.plan.stages import build_graph
-from tidegate.testing.scripted import ScriptedReader, ScriptedSource, ScriptedSplit
+from tidegate.testing.scripted import ScriptedEnumerator, ScriptedReader, ScriptedSource, ScriptedSplit
 from tidegate.testing.slots import SlotHarness, Snapshot
 
 SINK = OperatorId("sink-0")
@@ -36,6 +36,12 @@ class FilesBehindAScript:
 
     def sink(self, sink: Sink) -> FileSink:
         return FileSink()
+
+    def splits(self, scan: Scan) -> tuple[Split, ...]:
+        return ScriptedEnumerator(self.sources[scan.id]).discover(0)
+
+    def commit(self, sink: Sink, committables: tuple[Committable, ...]) -> None:
+        self.sinks[sink.id].commit(committables)
 
 
 def plan(path: Path) -> Sink:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import datetime
 import io
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from tidegate.model.ids import Attempt, CheckpointId, OperatorId, SlotIndex
 from tidegate.model.snapshot import Committable
 from tidegate.model.types import Field
 from tidegate.operators.ports import SinkWriter
-from tidegate.plan.relational import Sink
+from tidegate.plan.relational import OutputMode, Sink
 
 SCHEMA = (Field("n", t.LONG), Field("ts", t.TIMESTAMP))
 NOON = datetime.datetime(2024, 5, 1, 12, tzinfo=datetime.UTC)
@@ -66,6 +67,26 @@ def test_memory_holds_committed_rows_once_in_checkpoint_order() -> None:
 
 def test_an_empty_epoch_of_memory_has_nothing_to_commit() -> None:
     assert MemorySink().writer(sink_called("memory"), Attempt(1), SlotIndex(0)).prepare(CheckpointId(1)) == ()
+
+
+def test_in_complete_mode_memory_shows_the_newest_whole_result_alone() -> None:
+    """T2: late, repeated and reordered commits change nothing; a result may shrink, down to no row at all."""
+    sink = replace(sink_called("memory"), mode=OutputMode.COMPLETE)
+    committer = MemoryCommitter(sink)
+    writers = [MemorySink().writer(sink, Attempt(1), SlotIndex(n)) for n in (0, 1)]
+    ready = []
+    for checkpoint, (left, right) in enumerate((((1, 2), (3,)), ((4,), ()), ((), ())), 1):
+        for subtask, (writer, numbers) in enumerate(zip(writers, (left, right), strict=True)):
+            if numbers:
+                writer.write(rows(*numbers))
+            ready.append(prepared(writer, checkpoint, subtask))
+    committer.commit(ready[0] + ready[1])
+    assert committer.table()["n"].to_list() == [1, 2, 3]
+    committer.commit(ready[3] + ready[2] + ready[1] + ready[0])
+    committer.commit(ready[0])
+    assert committer.table()["n"].to_list() == [4]
+    committer.commit(ready[4] + ready[5])
+    assert committer.table()["n"].to_list() == []
 
 
 def test_console_prints_each_checkpoint_once_as_spark_draws_tables() -> None:

@@ -9,8 +9,10 @@ import pytest
 from tests.property import pipelines as p
 
 from tidegate.model.errors import InvalidQuery
+from tidegate.model.ids import OperatorId
 from tidegate.plan.graph import JobGraph, Partitioning
-from tidegate.plan.relational import Filter, Plan, Sink, Union
+from tidegate.plan.keyed import Deduplicate
+from tidegate.plan.relational import EventTimeKey, Filter, Plan, Repartition, Sink, Union
 from tidegate.plan.stages import build_graph
 
 
@@ -98,3 +100,27 @@ def test_a_node_without_its_input_is_refused() -> None:
     keep = Filter(condition=p.passing(Random(1)).plan.inputs[0].condition, schema=p.schema("#1"))  # type: ignore[union-attr]
     with pytest.raises(InvalidQuery, match="Filter has 0 inputs"):
         cut(p.sink(keep))
+
+
+def test_a_deduplication_begins_before_its_keyed_edge_unless_only_some_rows_of_a_key_may_be_late() -> None:
+    scan = p.scan(0, "#1")
+    by_key = Deduplicate(id=OperatorId("d"), keys=("k#1",), event_time=None, schema=scan.schema, inputs=(scan,))
+    graph = cut(p.sink(by_key))
+    assert names(graph) == [["Scan", "PartialDeduplicate"], ["Deduplicate", "Sink"]]
+    assert (graph.edges[0].partitioning, graph.edges[0].keys) == (Partitioning.KEYED, ("k#1",))
+    within = replace(by_key, event_time=EventTimeKey("ts#1", None), within_watermark=True, delay_us=1)
+    assert names(cut(p.sink(within))) == [["Scan"], ["Deduplicate", "Sink"]]
+    timed = replace(by_key, keys=("k#1", "ts#1"), event_time=EventTimeKey("ts#1", None))
+    assert names(cut(p.sink(timed))) == [["Scan", "PartialDeduplicate"], ["Deduplicate", "Sink"]]
+
+
+@pytest.mark.parametrize(
+    ("keys", "single", "how"),
+    [(("k#1",), False, Partitioning.KEYED), ((), False, Partitioning.REBALANCE), ((), True, Partitioning.KEYED)],
+)
+def test_a_repartition_is_an_edge(keys: tuple[str, ...], single: bool, how: Partitioning) -> None:
+    scan = p.scan(0, "#1")
+    graph = cut(p.sink(Repartition(keys=keys, single=single, schema=scan.schema, inputs=(scan,))))
+    assert names(graph) == [["Scan"], ["Repartition", "Sink"]]
+    (edge,) = graph.edges
+    assert (edge.partitioning, edge.keys) == (how, keys)

@@ -13,7 +13,8 @@ from tidegate.connectors.collected import CollectingWriter, decode_rows
 from tidegate.connectors.options import Options
 from tidegate.model.ids import Attempt, CheckpointId, SlotIndex
 from tidegate.model.snapshot import Committable
-from tidegate.plan.relational import Sink
+from tidegate.operators.columns import empty_frame
+from tidegate.plan.relational import OutputMode, Sink
 
 _WIDTH_MIN = 3
 _RULE = "-" * 43
@@ -43,7 +44,8 @@ class ConsoleSink:
     guarantee = "at_least_once"
 
     def writer(self, sink: Sink, attempt: Attempt, subtask: SlotIndex) -> CollectingWriter:
-        return CollectingWriter(parse_console(sink).rows_max)
+        whole = empty_frame(sink.schema) if sink.mode is OutputMode.COMPLETE else None
+        return CollectingWriter(parse_console(sink).rows_max, whole=whole)
 
 
 class ConsoleCommitter:

@@ -7,6 +7,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tidegate.connectors.files.metadata import with_row_index
 from tidegate.connectors.files.splits import FileSplit, ParquetPosition
 from tidegate.connectors.rows import RowShape
 from tidegate.model.errors import DataError
@@ -92,7 +93,8 @@ class ParquetReader:
             raise corrupt(self._path, error) from error
         if frame.height != count:
             raise corrupt(self._path, f"{frame.height} rows where its footer promises {count}")
-        return self._shape.rows(with_constants(frame, self._constants), self._path)
+        whole = with_row_index(with_constants(frame, self._constants), offset)
+        return self._shape.rows(whole, self._path)
 
     def _skip_finished_groups(self) -> None:
         while not self.finished and self._row >= self._group_rows[self._group]:

@@ -8,6 +8,7 @@ import polars as pl
 
 from tidegate.connectors.files.config import FileSourceConfig, parse_source
 from tidegate.connectors.files.csv import csv_parser
+from tidegate.connectors.files.metadata import METADATA, metadata_of
 from tidegate.connectors.files.parquet import ParquetReader
 from tidegate.connectors.files.partitions import partition_values
 from tidegate.connectors.files.records import LineReader, ParseLines, json_parser, text_parser
@@ -46,7 +47,7 @@ class FileSource:
             ) from error
 
     def _reader(self, file: FileSplit, position: bytes | None) -> SplitReader:
-        constants = self._path_columns(file.path)
+        constants = self._path_columns(file.path) | self._metadata(file.path)
         match self._config.format:
             case "parquet":
                 return ParquetReader(file, self._shape, constants, position)
@@ -85,6 +86,10 @@ class FileSource:
                     hint=f"declare {name} as string, or rename the directory",
                 )
         return columns
+
+    def _metadata(self, path: str) -> dict[str, pl.Series]:
+        named = zip(self._scan.columns, self._scan.schema, strict=True)
+        return {name: metadata_of(path, field.type) for name, field in named if name == METADATA}
 
     def _check_unchanged(self, file: FileSplit) -> None:
         size_bytes = Path(file.path).stat().st_size

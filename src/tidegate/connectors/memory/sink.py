@@ -11,7 +11,7 @@ from tidegate.connectors.collected import CollectingWriter, decode_rows
 from tidegate.model.ids import Attempt, CheckpointId, SlotIndex
 from tidegate.model.snapshot import Committable
 from tidegate.operators.columns import empty_frame
-from tidegate.plan.relational import Sink
+from tidegate.plan.relational import OutputMode, Sink
 
 OnCommit: TypeAlias = Callable[[CheckpointId, pl.DataFrame], None]
 """Called after each commit that brought something new, with the rows of that checkpoint under the public names."""
@@ -23,13 +23,15 @@ class MemorySink:
     guarantee = "exactly_once"
 
     def writer(self, sink: Sink, attempt: Attempt, subtask: SlotIndex) -> CollectingWriter:
-        return CollectingWriter()
+        return CollectingWriter(whole=empty_frame(sink.schema) if sink.mode is OutputMode.COMPLETE else None)
 
 
 class MemoryCommitter:
-    """Driver side. ``table`` holds the rows of committed checkpoints, each once, in the order of the checkpoints."""
+    """Driver side. ``table`` holds the rows of committed checkpoints, each once, in the order of the checkpoints; in output mode
+    ``complete`` those of the newest one alone."""
 
     def __init__(self, sink: Sink) -> None:
+        self._whole = sink.mode is OutputMode.COMPLETE
         self._empty = empty_frame(sink.schema)
         self._parts: dict[tuple[CheckpointId, SlotIndex, int], pl.DataFrame] = {}
         self._listeners: list[OnCommit] = []
@@ -38,13 +40,19 @@ class MemoryCommitter:
         new: dict[CheckpointId, list[pl.DataFrame]] = {}
         for one in sorted(committables, key=lambda c: (c.checkpoint, c.subtask, c.number)):
             key = (one.checkpoint, one.subtask, one.number)
-            if key not in self._parts:
+            if key not in self._parts and not self._replaced(one.checkpoint):
                 rows, _ = decode_rows(one)
+                if self._whole:
+                    self._parts = {part: held for part, held in self._parts.items() if part[0] == one.checkpoint}
                 self._parts[key] = rows
                 new.setdefault(one.checkpoint, []).append(rows)
         for checkpoint, parts in new.items():
             for listener in self._listeners:
                 listener(checkpoint, pl.concat(parts))
+
+    def _replaced(self, checkpoint: CheckpointId) -> bool:
+        """A newer whole result is shown already."""
+        return self._whole and any(part[0] > checkpoint for part in self._parts)
 
     def sweep(self, older_than: Attempt, keep: tuple[Committable, ...]) -> None:
         return None  # Nothing is staged outside of the committables themselves.

@@ -6,9 +6,22 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from tidegate.model.types import BOOLEAN, FRACTIONAL, Schema
+from tidegate.model.types import BOOLEAN, FRACTIONAL, Array, DataType, Schema, Struct
 from tidegate.operators.accumulators.protocol import column, filtered, new, old, result
 from tidegate.plan.relational import AggregateCall
+
+
+def _nested(of: DataType) -> bool:
+    return isinstance(of, (Array, Struct))
+
+
+def _beats(added: pl.Expr, before: pl.Expr, of: DataType, *, smaller: bool) -> pl.Expr:
+    """Whether ``added`` is the better one; never true when it is null."""
+    if not _nested(of):
+        return added < before if smaller else added > before
+    # Polars sorts arrays and structs (null first, as Spark does) but does not compare them.
+    order = pl.concat_list(pl.struct(before.alias("v")), pl.struct(added.alias("v"))).list.eval(pl.element().arg_sort())
+    return (order.list.first() == (1 if smaller else 0)) & added.is_not_null()
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +35,9 @@ class Extreme:
         return (column(self.call, self.call.function, self.call.input_types[0]),)
 
     def _reduced(self, values: pl.Expr) -> pl.Expr:
+        if _nested(self.call.input_types[0]):
+            ordered = values.drop_nulls().sort()
+            return ordered.first() if self.call.function == "min" else ordered.last()
         if self.call.function == "min":
             return values.min()
         return values.nan_max() if self.call.input_types[0] in FRACTIONAL else values.max()
@@ -35,7 +51,7 @@ class Extreme:
     def merge(self) -> list[pl.Expr]:
         (extreme,) = self.columns
         before, added = old(extreme), new(extreme)
-        better = added < before if self.call.function == "min" else added > before
+        better = _beats(added, before, self.call.input_types[0], smaller=self.call.function == "min")
         return [pl.when(better).then(added).otherwise(pl.coalesce(before, added))]
 
     def finish(self, accumulators: pl.DataFrame) -> pl.Series:
@@ -111,7 +127,8 @@ class ExtremeBy:
 
     def merge(self) -> list[pl.Expr]:
         order, value = self.columns
-        better = new(order) < old(order) if self.call.function == "min_by" else new(order) > old(order)
+        smaller = self.call.function == "min_by"
+        better = _beats(new(order), old(order), self.call.input_types[1], smaller=smaller)
         take = (better | old(order).is_null()).fill_null(False) & new(order).is_not_null()
         return [
             pl.when(take).then(new(order)).otherwise(old(order)),

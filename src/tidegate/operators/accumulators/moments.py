@@ -1,4 +1,7 @@
-"""Variance and standard deviation: count, mean and sum of squared deviations, merged without cancellation (Chan et al.)."""
+"""Variance, standard deviation, skewness, kurtosis: count, mean and central moments, merged without cancellation.
+
+The moments of a whole are those of its parts, moved to the common mean (Chan et al., Pébay): one formula for two parts and for many.
+"""
 
 from __future__ import annotations
 
@@ -12,45 +15,90 @@ from tidegate.plan.relational import AggregateCall
 
 SAMPLE = ("stddev", "std", "stddev_samp", "variance", "var_samp")
 POPULATION = ("stddev_pop", "var_pop")
+SHAPE = ("skewness", "kurtosis")
+SQUARES = ("sum_of_squares",)
+"""Sum of squared deviations: what ``regr_sxx`` and ``regr_syy`` are made of."""
+MOMENTS = (*SAMPLE, *POPULATION, *SHAPE, *SQUARES)
+_ORDER = {"skewness": 3, "kurtosis": 4}
 
 
 @dataclass(frozen=True, slots=True)
 class Moments:
-    """Nothing seen, or a sample of one: null, as Spark has it."""
+    """Nothing seen, a sample of one, or values without any spread where the result would divide by it: null, as Spark has it."""
 
     call: AggregateCall
 
     @property
+    def order(self) -> int:
+        """The highest central moment that the result needs."""
+        return _ORDER.get(self.call.function, 2)
+
+    @property
     def columns(self) -> Schema:
-        return (column(self.call, "count", LONG), column(self.call, "mean", DOUBLE), column(self.call, "m2", DOUBLE))
+        moments = (column(self.call, f"m{power}", DOUBLE) for power in range(2, self.order + 1))
+        return (column(self.call, "count", LONG), column(self.call, "mean", DOUBLE), *moments)
 
     def partial(self, rows: pl.DataFrame) -> list[pl.Expr]:
         values = filtered(pl.col(self.call.args[0]).cast(pl.Float64), self.call)
-        count = values.count().cast(pl.Int64)
-        return [count, values.mean(), values.var(ddof=0) * count]
+        count, mean = values.count().cast(pl.Int64), common_mean(values, values.mean())
+        moments = [pl.when(count > 0).then(((values - mean) ** power).sum()) for power in range(2, self.order + 1)]
+        return [count, mean, *moments]
 
     def combine(self) -> list[pl.Expr]:
-        count, mean, m2 = (old(field) for field in self.columns)
+        count, mean, *moments = (old(field) for field in self.columns)
         total = count.sum()
-        centre = (count * mean).sum() / total
-        spread = (count * (mean - centre) ** 2).sum()
-        seen = total > 0
-        return [total, pl.when(seen).then(centre), pl.when(seen).then(m2.sum() + spread)]
+        centre = common_mean(mean, (count * mean).sum() / total)
+        moved = _moved(count, mean - centre, moments)
+        return [total, *(pl.when(total > 0).then(one) for one in (centre, *(part.sum() for part in moved)))]
 
     def merge(self) -> list[pl.Expr]:
-        count, mean, m2 = (old(field) for field in self.columns)
-        count_2, mean_2, m2_2 = (new(field) for field in self.columns)
+        count, mean, *moments = (old(field) for field in self.columns)
+        count_2, mean_2, *moments_2 = (new(field) for field in self.columns)
         total = count + count_2
         delta = mean_2 - mean
+        centre = mean + delta * count_2 / total
+        first = _moved(count, mean - centre, moments)
+        second = _moved(count_2, mean_2 - centre, moments_2)
+        merged = [centre, *(one + other for one, other in zip(first, second, strict=True))]
         return [
             pl.coalesce(total, count, count_2),
-            pl.coalesce(mean + delta * count_2 / total, mean, mean_2),
-            pl.coalesce(m2 + m2_2 + delta * delta * count * count_2 / total, m2, m2_2),
+            # One side without a value has null moments; both: so has the whole.
+            *(
+                pl.coalesce(both, before, after)
+                for both, before, after in zip(merged, (mean, *moments), (mean_2, *moments_2), strict=True)
+            ),
         ]
 
     def finish(self, accumulators: pl.DataFrame) -> pl.Series:
-        count, _, m2 = (pl.col(field.name) for field in self.columns)
-        divisor = count - 1 if self.call.function in SAMPLE else count
-        variance = pl.when(divisor > 0).then(m2 / divisor)
-        wanted = variance.sqrt() if self.call.function.startswith("std") else variance
-        return result(accumulators.select(wanted).to_series(), self.call)
+        count, _, *moments = (pl.col(field.name) for field in self.columns)
+        return result(accumulators.select(self._result(count, moments)).to_series(), self.call)
+
+    def _result(self, count: pl.Expr, moments: list[pl.Expr]) -> pl.Expr:
+        m2 = moments[0]
+        match self.call.function:
+            case "skewness":
+                return pl.when(m2 != 0).then(count.cast(pl.Float64).sqrt() * moments[1] / (m2 * m2 * m2).sqrt())
+            case "kurtosis":
+                return pl.when(m2 != 0).then(count * moments[2] / (m2 * m2) - 3.0)
+            case "sum_of_squares":
+                return pl.when(count > 0).then(m2)
+            case function:
+                divisor = count - 1 if function in SAMPLE else count
+                variance = pl.when(divisor > 0).then(m2 / divisor)
+                return variance.sqrt() if function.startswith("std") else variance
+
+
+def common_mean(values: pl.Expr, mean: pl.Expr) -> pl.Expr:
+    """The mean; of equal values exactly that value, so that they have no spread at all: there Spark's results are null."""
+    return pl.when(values.min() == values.max()).then(values.min()).otherwise(mean)
+
+
+def _moved(count: pl.Expr, by: pl.Expr, moments: list[pl.Expr]) -> list[pl.Expr]:
+    """Central moments about another centre, ``by`` away from the mean."""
+    m2, *higher = moments
+    moved = [m2 + count * by * by]
+    if higher:
+        moved.append(higher[0] + 3 * by * m2 + count * by**3)
+    if len(higher) > 1:
+        moved.append(higher[1] + 4 * by * higher[0] + 6 * by * by * m2 + count * by**4)
+    return moved

@@ -137,7 +137,7 @@ def overflow_as_data_error(accumulators: tuple[Accumulator, ...]) -> Iterator[No
     try:
         yield
     except pl.exceptions.ComputeError as error:
-        suspects = [a.call for a in accumulators if a.call.function in ("sum", "avg", "mean")]
+        suspects = [a.call for a in accumulators if a.call.function.removeprefix("try_") in ("sum", "avg", "mean")]
         if "overflow" not in str(error) or not suspects:
             raise
         raise overflow(suspects[0]) from error

@@ -18,6 +18,7 @@ from tidegate.model.types import (
     Schema,
 )
 from tidegate.operators.accumulators.protocol import column, filtered, new, old, overflow, result
+from tidegate.operators.columns import polars_type
 from tidegate.plan.relational import AggregateCall
 
 
@@ -108,13 +109,18 @@ def widened(values: pl.Expr, kept_in: DataType, *, ansi: bool) -> pl.Expr:
 
 @dataclass(frozen=True, slots=True)
 class Sum:
+    """``try_sum``, and sums of decimals without ANSI: null where the whole does not fit, whatever its parts did on the way."""
+
     call: AggregateCall
     _partial: dict[tuple[bool, bool], list[pl.Expr]] = field(default_factory=dict, compare=False, repr=False)
     """Expressions by whether the sums fit and whether nothing is missing: building them costs as much as a small batch."""
 
     @property
     def columns(self) -> Schema:
-        return (column(self.call, "sum", sum_type(self.call.input_types[0])),)
+        kept_in = sum_type(self.call.input_types[0])
+        if gives_null(self.call) and kept_in not in (DOUBLE, DAY_TIME_INTERVAL):
+            kept_in = Decimal(38, kept_in.scale if isinstance(kept_in, Decimal) else 0)
+        return (column(self.call, "sum", kept_in),)
 
     def _widened(self, values: pl.Expr) -> pl.Expr:
         return widened(values, self.columns[0].type, ansi=self.call.ansi)
@@ -137,19 +143,27 @@ class Sum:
         return [_added(self._widened(old(total)), self._widened(new(total)))]
 
     def finish(self, accumulators: pl.DataFrame) -> pl.Series:
-        return result(accumulators[self.columns[0].name], self.call)
+        total = accumulators[self.columns[0].name]
+        if gives_null(self.call):
+            return total.cast(polars_type(self.call.type), strict=False).alias(self.call.name)
+        return result(total, self.call)
+
+
+def gives_null(call: AggregateCall) -> bool:
+    """What to do with a result that does not fit: null, or an error (long sums without ANSI wrap around before that)."""
+    return call.function.startswith("try_") or (not call.ansi and isinstance(call.input_types[0], Decimal))
 
 
 @dataclass(frozen=True, slots=True)
 class Average:
-    """Numbers are summed as doubles, decimals exactly; the quotient of decimals is rounded half up to the result's scale."""
+    """Numbers are summed as doubles, decimals and intervals exactly; their quotient is rounded half up to the result's scale."""
 
     call: AggregateCall
 
     @property
     def columns(self) -> Schema:
         of = self.call.input_types[0]
-        total = sum_type(of) if isinstance(of, Decimal) else DOUBLE
+        total = sum_type(of) if isinstance(of, Decimal) or of == DAY_TIME_INTERVAL else DOUBLE
         return (column(self.call, "sum", total), column(self.call, "count", LONG))
 
     def _widened(self, values: pl.Expr) -> pl.Expr:
@@ -173,6 +187,9 @@ class Average:
         if isinstance(kept_in, Decimal):
             quotient = accumulators.select(_quotient(total, count, _scale(self.call.type) - kept_in.scale)).to_series()
             return _as_decimal(quotient, self.call)
+        if kept_in == DAY_TIME_INTERVAL:
+            quotient = accumulators.select(_quotient(total, count, 0).cast(pl.Int64)).to_series()
+            return result(quotient, self.call)
         return result(accumulators.select(pl.when(count > 0).then(total / count)).to_series(), self.call)
 
 
@@ -183,7 +200,7 @@ def _scale(of: DataType) -> int:
 
 def _quotient(total: pl.Expr, count: pl.Expr, more_digits: int) -> pl.Expr:
     """``total / count`` with ``more_digits`` further digits, half away from zero, in whole 128-bit numbers."""
-    unscaled = total.to_physical()
+    unscaled = total.to_physical().cast(pl.Int128)
     divisor = pl.when(count > 0).then(count).cast(pl.Int128)
     power = pl.lit(10**more_digits, pl.Int128)
     two = pl.lit(2, pl.Int128)
@@ -205,7 +222,7 @@ def _as_decimal(unscaled: pl.Series, call: AggregateCall) -> pl.Series:
     scaled = pa.Array.from_buffers(pa.decimal128(38, scale), len(whole), whole.buffers(), offset=whole.offset)
     series = pl.Series(scaled)
     fitting = series.cast(pl.Decimal(call.type.precision, scale), strict=False)  # pyright: ignore[reportAttributeAccessIssue]
-    if fitting.null_count() != series.null_count():
+    if fitting.null_count() != series.null_count() and not gives_null(call):
         raise overflow(call)
     return fitting.alias(call.name)
 

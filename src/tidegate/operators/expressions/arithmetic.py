@@ -30,14 +30,14 @@ def _decimal_types(call: Call) -> tuple[Decimal, Decimal]:
     return left, right
 
 
-@function("add", "try_add", "+", supports=_operands(t.DAY_TIME_INTERVAL))
+@function("add", "try_add", "+", supports=_operands(t.DAY_TIME_INTERVAL, t.YEAR_MONTH_INTERVAL))
 def add(call: Call, left: pl.Expr, right: pl.Expr) -> Built:
     if isinstance(call.type, Decimal):
         return decimals.add(left, right, *_decimal_types(call), call.type)
     return left + right if call.type in t.FRACTIONAL else _checked_integral("add", call, left, right)
 
 
-@function("subtract", "try_subtract", "-", supports=_operands(t.DAY_TIME_INTERVAL))
+@function("subtract", "try_subtract", "-", supports=_operands(t.DAY_TIME_INTERVAL, t.YEAR_MONTH_INTERVAL))
 def subtract(call: Call, left: pl.Expr, right: pl.Expr) -> Built:
     if isinstance(call.type, Decimal):
         return decimals.add(left, right, *_decimal_types(call), call.type, sign=-1)
@@ -193,7 +193,7 @@ def _float_remainder(left: pl.Expr, right: pl.Expr) -> pl.Expr:
     return pl.when(left.is_not_null() & right.is_not_null()).then(value).otherwise(None)
 
 
-@function("negative", "unaryminus", supports=_operands(t.DAY_TIME_INTERVAL, count=1))
+@function("negative", "unaryminus", supports=_operands(t.DAY_TIME_INTERVAL, t.YEAR_MONTH_INTERVAL, count=1))
 def negative(call: Call, child: pl.Expr) -> Built:
     match call.type:
         case Decimal(precision, scale):
@@ -206,14 +206,16 @@ def negative(call: Call, child: pl.Expr) -> Built:
             return Checked(-child, (Check(child == type_bounds(call.type).low, OVERFLOW),))
 
 
-@function("abs", supports=_operands(count=1))
+@function("abs", supports=_operands(t.DAY_TIME_INTERVAL, t.YEAR_MONTH_INTERVAL, count=1))
 def absolute(call: Call, child: pl.Expr) -> Built:
     if isinstance(call.type, Decimal):
         return decimals.unscaled(child).abs().reinterpret(dtype=polars_type(call.type))
     if call.type in t.FRACTIONAL:
         return child.abs()
+    if call.type == t.DAY_TIME_INTERVAL:
+        child = child.to_physical()
     minimum = type_bounds(call.type).low
-    return Checked(pl.when(child == minimum).then(child).otherwise(child).abs(), (Check(child == minimum, OVERFLOW),))
+    return Checked(child.abs().cast(polars_type(call.type)), (Check(child == minimum, OVERFLOW),))
 
 
 @plain(

@@ -28,7 +28,14 @@ class Bounds(NamedTuple):
         return Bounds(low, high) if low <= high else to
 
 
-_BITS: dict[DataType, int] = {t.BYTE: 8, t.SHORT: 16, t.INTEGER: 32, t.LONG: 64, t.DAY_TIME_INTERVAL: 64}
+_BITS: dict[DataType, int] = {
+    t.BYTE: 8,
+    t.SHORT: 16,
+    t.INTEGER: 32,
+    t.LONG: 64,
+    t.DAY_TIME_INTERVAL: 64,
+    t.YEAR_MONTH_INTERVAL: 32,
+}
 
 
 def type_bounds(of: DataType) -> Bounds:

@@ -7,7 +7,7 @@ import polars as pl
 from tidegate.model import types as t
 from tidegate.model.types import Array, DataType, Decimal, Struct, simple_string
 from tidegate.operators.columns import polars_type
-from tidegate.operators.expressions import decimals, number_text, timestamp_text, zones
+from tidegate.operators.expressions import decimals, intervals, nested_casts, number_text, timestamp_text, utf8, zones
 from tidegate.operators.expressions.arithmetic import exact_division
 from tidegate.operators.expressions.bounds import TIMESTAMP_MAX_US, bounds, type_bounds
 from tidegate.operators.expressions.civil import US_PER_SECOND
@@ -30,19 +30,23 @@ def reason_against(cast: Cast) -> str | None:
         and (reason := zones.reason_against(cast.zone)) is not None
     ):
         return reason
-    return None if _possible(of, to) else refusal
+    return None if possible(of, to) else refusal
 
 
-def _possible(of: DataType, to: DataType) -> bool:
-    if polars_type(of) == polars_type(to) or of == t.NULL:
+def possible(of: DataType, to: DataType) -> bool:
+    if of == to or of == t.NULL or (polars_type(of) == polars_type(to) and t.YEAR_MONTH_INTERVAL not in (of, to)):
         return True
     number = (*t.INTEGRAL, *t.FRACTIONAL)
     match of, to:
-        case Array(a), Array(b):
-            return _lossless(a, b)
         case (Array() | Struct() | t.Map(), _) | (_, Array() | Struct() | t.Map()):
-            return False
-        case (t.DAY_TIME_INTERVAL, _) | (_, t.DAY_TIME_INTERVAL) | (_, t.NULL):
+            return nested_casts.possible(of, to)
+        case t.DAY_TIME_INTERVAL, t.STRING:
+            return True
+        case (
+            (t.DAY_TIME_INTERVAL | t.YEAR_MONTH_INTERVAL, _)
+            | (_, t.DAY_TIME_INTERVAL | t.YEAR_MONTH_INTERVAL)
+            | (_, t.NULL)
+        ):
             return False
         case _, t.STRING:
             return True
@@ -51,9 +55,9 @@ def _possible(of: DataType, to: DataType) -> bool:
         case (t.BINARY, _) | (_, t.BINARY):
             return False
         case t.TIMESTAMP, _:
-            return to in (t.DATE, t.TIMESTAMP_NTZ, *number)
+            return to in (t.DATE, t.TIMESTAMP_NTZ, *number) or isinstance(to, Decimal)
         case _, t.TIMESTAMP:
-            return of in (t.DATE, t.TIMESTAMP_NTZ, *number)
+            return of in (t.DATE, t.TIMESTAMP_NTZ, *number) or isinstance(of, Decimal)
         case ((t.DATE | t.TIMESTAMP_NTZ), _):
             return to in (t.DATE, t.TIMESTAMP_NTZ)
         case _, (t.DATE | t.TIMESTAMP_NTZ):
@@ -62,18 +66,15 @@ def _possible(of: DataType, to: DataType) -> bool:
             return True
 
 
-def _lossless(of: DataType, to: DataType) -> bool:
-    order = (*t.INTEGRAL, t.DOUBLE)
-    return of == to or (of in order and to in order and order.index(of) < order.index(to) and of != t.LONG)
-
-
 def build(cast: Cast, child: pl.Expr) -> Built:
     of, to = cast.child.type, cast.type
     dtype = polars_type(to)
     if polars_type(of) == dtype:
         return child
-    if of == t.NULL or isinstance(of, Array):
+    if of == t.NULL:
         return child.cast(dtype)
+    if isinstance(of, Array | Struct | t.Map):
+        return nested_casts.build(cast, child)
     match to:
         case t.STRING:
             return _to_text(cast, child)
@@ -107,9 +108,11 @@ def _to_text(cast: Cast, child: pl.Expr) -> Built:
             return timestamp_text.print_timestamp(zones.to_local(child, cast.zone))
         case t.TIMESTAMP_NTZ:
             return timestamp_text.print_timestamp(child)
+        case t.DAY_TIME_INTERVAL:
+            return intervals.print_day_time(child)
         case t.BINARY:
-            text = child.cast(pl.String, strict=False)
-            return Checked(text, (Check(child.is_not_null() & text.is_null(), INVALID, always=True),))
+            text = utf8.text_of(child)
+            return Checked(text, (utf8.malformed(child, text, INVALID, always=True),))
         case _:
             return child.cast(pl.String)
 
@@ -176,6 +179,9 @@ def _to_decimal(of: DataType, to: Decimal, child: pl.Expr) -> Built:
                 Check(parsed.is_number & value.is_null(), decimals.OUT_OF_RANGE),
             )
             return Checked(value, checks)
+        case t.TIMESTAMP:
+            micros = child.to_physical().cast(pl.Int128)
+            return decimals.fitted(micros, 19, 6, to, child)
         case t.FLOAT | t.DOUBLE:
             # Infinity and NaN are null even in ANSI mode.
             value = number_text.parse_decimal(child.cast(pl.String), to).value
@@ -230,6 +236,16 @@ def _to_temporal(cast: Cast, child: pl.Expr) -> Built:
             inside = micros.is_finite() & (micros.abs() < TIMESTAMP_MAX_US)
             value = pl.when(inside).then(micros).otherwise(None).cast(pl.Int64, strict=False).cast(zones.INSTANT)
             return Checked(value, (Check(child.is_not_null() & ~inside, INVALID),))
+        case Decimal(_, scale), _:
+            unscaled = decimals.unscaled(child)
+            micros = (
+                unscaled * 10 ** (6 - scale)
+                if scale <= 6
+                else decimals.java_quotient(unscaled, decimals.integer(10 ** (scale - 6)))
+            )
+            inside = micros.is_between(-TIMESTAMP_MAX_US, TIMESTAMP_MAX_US)
+            value = pl.when(inside).then(micros).otherwise(None).cast(pl.Int64).cast(zones.INSTANT)
+            return Checked(value, (Check(~inside, OVERFLOW, always=True),))
         case _:
             seconds = child.cast(pl.Int64)
             limit = TIMESTAMP_MAX_US // US_PER_SECOND

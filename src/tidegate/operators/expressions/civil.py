@@ -24,6 +24,22 @@ def days_from_civil(year: pl.Expr, month: pl.Expr, day: pl.Expr) -> pl.Expr:
 
 
 def is_date(year: pl.Expr, month: pl.Expr, day: pl.Expr) -> pl.Expr:
+    short = (day >= 1) & (day <= month_length(year, month))
+    return month.is_between(1, 12) & short & year.is_between(-YEAR_MAX, YEAR_MAX)
+
+
+def month_length(year: pl.Expr, month: pl.Expr) -> pl.Expr:
     leap = ((year % 4 == 0) & (year % 100 != 0)) | (year % 400 == 0)
-    length = pl.when(month == 2).then(28 + leap.cast(pl.Int64)).otherwise(30 + (month + month // 8) % 2)
-    return month.is_between(1, 12) & (day >= 1) & (day <= length) & year.is_between(-YEAR_MAX, YEAR_MAX)
+    return pl.when(month == 2).then(28 + leap.cast(pl.Int64)).otherwise(30 + (month + month // 8) % 2)
+
+
+def plus_months(date: pl.Expr, months: pl.Expr) -> tuple[pl.Expr, pl.Expr]:
+    """Days since 1970 of a date that many months later, and whether the calendar still has it.
+
+    A day that the month does not have becomes its last.
+    """
+    total = date.dt.year().cast(pl.Int64) * 12 + date.dt.month().cast(pl.Int64) - 1 + months.cast(pl.Int64)
+    year, month = total // 12, total % 12 + 1
+    inside = year.is_between(-YEAR_MAX, YEAR_MAX)
+    day = pl.min_horizontal(date.dt.day().cast(pl.Int64), month_length(year, month))
+    return days_from_civil(pl.when(inside).then(year).otherwise(1970), month, day), inside

@@ -7,6 +7,7 @@ import polars as pl
 from tidegate.model import types as t
 from tidegate.model.types import Array, Map, Struct
 from tidegate.operators.columns import polars_type
+from tidegate.operators.expressions import maps
 from tidegate.operators.expressions.compiled import Built, Check, Checked
 from tidegate.operators.expressions.registry import argument, arity, constants, function, optional, plain, takes
 from tidegate.plan.expressions import Call, Literal
@@ -15,15 +16,17 @@ _ARRAY_FIRST = takes(Array, arguments=(0,))
 _ORDERED_ELEMENTS = (Array, Map, Struct)
 
 
-def _flat(call: Call) -> str | None:
-    nested = any(isinstance(arg.type, Array | Map) for arg in call.args)
-    return "arrays of arrays and of maps are not supported" if nested else None
-
-
-@function("array", "createarray", supports=_flat, null_skips=False)
+@function("array", "createarray", null_skips=False)
 def array(call: Call, *elements: pl.Expr) -> Built:
-    dtype = polars_type(call.type)
-    return pl.concat_list(elements).cast(dtype) if elements else pl.lit([], dtype=dtype)
+    dtype, of = polars_type(call.type), call.type
+    if not elements:
+        return pl.lit([], dtype=dtype)
+    if not (isinstance(of, Array) and isinstance(of.element, Array | Map)):
+        return pl.concat_list(elements).cast(dtype)
+
+    # Polars would join lists into one: each is wrapped in a struct first.
+    wrapped = pl.concat_list([pl.struct(one.alias("x")) for one in elements])
+    return wrapped.list.eval(pl.element().struct.field("x")).cast(dtype)
 
 
 @plain("size", "cardinality", "array_size", "arraysize", supports=takes(Array, Map))
@@ -41,28 +44,28 @@ def get_array_item(value: pl.Expr, index: pl.Expr) -> Built:
 
 def _element_at_supported(call: Call) -> str | None:
     of = call.args[0].type
-    if isinstance(of, Map):
-        return constants(1)(call)
-    return None if isinstance(of, Array) else "element_at takes an array or a map"
+    return None if isinstance(of, Array | Map) else "element_at takes an array or a map"
 
 
 @function("element_at", "elementat", "try_element_at", supports=arity(2, 4, also=_element_at_supported))
 def element_at(call: Call, value: pl.Expr, index: pl.Expr, *_: pl.Expr) -> Built:
     """Arrays from 1, negative from the end; the value of a key in a map, null if it is not there."""
     if isinstance(call.args[0].type, Map):
-        return _value_of(value, index)
+        return _value_of(call, value, index)
     zero = Check((index == 0) & value.is_not_null(), "INVALID_INDEX_OF_ZERO", always=True)
     outside = Check(index.abs() > value.list.len().cast(pl.Int64), "INVALID_ARRAY_INDEX_IN_ELEMENT_AT")
     item = value.list.get(pl.when(index > 0).then(index - 1).otherwise(index), null_on_oob=True)
     return Checked(item, (zero, outside))
 
 
-@plain("getmapvalue", supports=constants(1, also=takes(Map, arguments=(0,))))
-def get_map_value(value: pl.Expr, key: pl.Expr) -> Built:
-    return _value_of(value, key)
+@function("getmapvalue", supports=takes(Map, arguments=(0,)))
+def get_map_value(call: Call, value: pl.Expr, key: pl.Expr) -> Built:
+    return _value_of(call, value, key)
 
 
-def _value_of(value: pl.Expr, key: pl.Expr) -> pl.Expr:
+def _value_of(call: Call, value: pl.Expr, key: pl.Expr) -> pl.Expr:
+    if not isinstance(call.args[1], Literal):
+        return maps.value_of(value, key, polars_type(call.type))
     entry = pl.element()
     matching = entry.filter(entry.struct.field("key") == key).struct.field("value")
     return value.list.eval(matching).list.first()
@@ -122,7 +125,13 @@ def sort_array(call: Call, value: pl.Expr, *_: pl.Expr) -> Built:
     return value.list.sort(descending=not ascending, nulls_last=not ascending)
 
 
-@plain("array_distinct", "arraydistinct", supports=arity(1, also=_sortable))
+@plain("array_sort", "arraysort", supports=arity(1, also=_sortable))
+def array_sort(value: pl.Expr) -> Built:
+    """Ascending, nulls last: the order that Spark uses when no comparison is given."""
+    return value.list.sort(nulls_last=True)
+
+
+@plain("array_distinct", "arraydistinct", supports=arity(1, also=_ARRAY_FIRST))
 def array_distinct(value: pl.Expr) -> Built:
     return value.list.unique(maintain_order=True)
 

@@ -27,39 +27,45 @@ def _ordered(call: Call) -> str | None:
     return "arrays and structs have no order here" if nested else _comparable(call)
 
 
+def _constant(one: pl.Expr) -> bool:
+    """Polars gives one row, not as many as there are, for a constant compared with a column that it knows to be constant too; with the
+    column on the left it does not."""
+    return not one.meta.root_names()
+
+
 @plain("equalto", "=", "==", supports=_comparable)
 def equal(left: pl.Expr, right: pl.Expr) -> Built:
-    return left == right
+    return right == left if _constant(left) else left == right
 
 
 @plain("notequal", "!=", "<>", supports=_comparable)
 def not_equal(left: pl.Expr, right: pl.Expr) -> Built:
-    return left != right
+    return right != left if _constant(left) else left != right
 
 
 @plain("equalnullsafe", "<=>", "equal_null", supports=_comparable, null_skips=False)
 def equal_null_safe(left: pl.Expr, right: pl.Expr) -> Built:
-    return left.eq_missing(right)
+    return right.eq_missing(left) if _constant(left) else left.eq_missing(right)
 
 
 @plain("lessthan", "<", supports=_ordered)
 def less(left: pl.Expr, right: pl.Expr) -> Built:
-    return left < right
+    return right > left if _constant(left) else left < right
 
 
 @plain("lessthanorequal", "<=", supports=_ordered)
 def less_or_equal(left: pl.Expr, right: pl.Expr) -> Built:
-    return left <= right
+    return right >= left if _constant(left) else left <= right
 
 
 @plain("greaterthan", ">", supports=_ordered)
 def greater(left: pl.Expr, right: pl.Expr) -> Built:
-    return left > right
+    return right < left if _constant(left) else left > right
 
 
 @plain("greaterthanorequal", ">=", supports=_ordered)
 def greater_or_equal(left: pl.Expr, right: pl.Expr) -> Built:
-    return left >= right
+    return right <= left if _constant(left) else left >= right
 
 
 @plain("isnull", null_skips=False)

@@ -8,39 +8,30 @@ from functools import reduce
 import polars as pl
 
 from tidegate.model import types as t
-from tidegate.model.errors import InvalidQuery
+from tidegate.model.errors import Bug, InvalidQuery
 from tidegate.model.types import DataType, Struct
 from tidegate.operators.columns import polars_type
-from tidegate.operators.expressions import (  # importing a family registers its functions
-    arithmetic,
-    calendar,
-    casts,
-    collections,
-    comparison,
-    conditional,
-    digests,
-    instants,
-    mathematics,
-    patterns,
-    strings,
-)
+from tidegate.operators.expressions import casts, conditional, families
 from tidegate.operators.expressions.compiled import Compiled, Guard, enforce
-from tidegate.operators.expressions.registry import ALIASES, FUNCTIONS, Branching, Strict, canonical
+from tidegate.operators.expressions.lambdas import body_of
+from tidegate.operators.expressions.registry import ALIASES, FUNCTIONS, Branching, HigherOrder, Strict, canonical
 from tidegate.operators.expressions.rewrites import rewrite
-from tidegate.plan.expressions import Call, Case, Cast, Column, Expression, FieldOf, Literal, MakeStruct, Scalar, walk
-
-FAMILIES = (
-    arithmetic,
-    calendar,
-    collections,
-    comparison,
-    conditional,
-    digests,
-    instants,
-    mathematics,
-    patterns,
-    strings,
+from tidegate.plan.expressions import (
+    Call,
+    Case,
+    Cast,
+    Column,
+    Expression,
+    FieldOf,
+    Lambda,
+    Literal,
+    MakeStruct,
+    Scalar,
+    walk,
 )
+
+FAMILIES = families.ALL
+"""Importing a family registers its functions."""
 
 
 def supported(of: Expression) -> str | None:
@@ -100,11 +91,16 @@ def compile_expression(of: Expression) -> Compiled:
             return Compiled(inner.value.struct.field(name), inner.guards)
         case MakeStruct(fields, kind):
             return _struct(fields, kind)
+        case Lambda():
+            raise Bug(f"a lambda stands outside of a higher-order function: {describe(of)}")
 
 
 def _call(call: Call) -> Compiled:
-    args = [compile_expression(arg) for arg in call.args]
+    args = [compile_expression(arg) for arg in call.args if not isinstance(arg, Lambda)]
     match FUNCTIONS[canonical(call.function)]:
+        case HigherOrder(build=build):
+            bodies = [body_of(arg, compile_expression(arg.body)) for arg in call.args if isinstance(arg, Lambda)]
+            return build(call, args, bodies)
         case Branching(build=build):
             return build(call, args)
         case Strict() as entry:
@@ -166,3 +162,5 @@ def describe(of: Expression) -> str:
             return f"{describe(child)}.{name}"
         case MakeStruct(fields):
             return f"struct({', '.join(f'{describe(part)} AS {name}' for name, part in fields)})"
+        case Lambda(parameters, body):
+            return f"({', '.join(map(describe, parameters))}) -> {describe(body)}"

@@ -10,7 +10,7 @@ from tidegate.model import types as t
 from tidegate.operators.columns import polars_type
 from tidegate.operators.expressions.compiled import Built, Compiled, Guard
 from tidegate.operators.expressions.registry import arity, branching, function, plain, takes
-from tidegate.plan.expressions import Call
+from tidegate.plan.expressions import Call, Literal
 
 _MANY = 10_000
 
@@ -51,6 +51,25 @@ def coalesce(_call: Call, args: Sequence[Compiled]) -> Compiled:
         guards += arg.guards_if(missing)
         missing = missing & arg.value.is_null()
     return Compiled(pl.coalesce(arg.value for arg in args), tuple(guards))
+
+
+@branching("raise_error", "raiseerror", supports=arity(2))
+def raise_error(call: Call, args: Sequence[Compiled]) -> Compiled:
+    """Every row that evaluates it is in error; the class is the first argument, when it is a constant."""
+    named = call.args[0]
+    error = str(named.value) if isinstance(named, Literal) else "USER_RAISED_EXCEPTION"
+    inherited = tuple(guard for arg in args for guard in arg.guards)
+    return Compiled(pl.lit(None, dtype=polars_type(call.type)), (*inherited, Guard(pl.lit(True), error, call.sql)))
+
+
+@branching("tryeval", "try_eval", supports=arity(1))
+def try_eval(call: Call, args: Sequence[Compiled]) -> Compiled:
+    """Null where the argument is in error."""
+    (arg,) = args
+    if not arg.guards:
+        return arg
+    failed = pl.any_horizontal([guard.condition for guard in arg.guards]).fill_null(False)
+    return Compiled(pl.when(~failed).then(arg.value).otherwise(pl.lit(None, dtype=polars_type(call.type))))
 
 
 @branching("nvl2", supports=arity(3))

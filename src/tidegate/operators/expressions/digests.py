@@ -10,6 +10,7 @@ import polars_hash  # noqa: F401  registers the namespaces ``nchash`` and ``chas
 
 from tidegate.model import types as t
 from tidegate.model.types import simple_string
+from tidegate.operators.expressions import murmur
 from tidegate.operators.expressions.compiled import Built
 from tidegate.operators.expressions.registry import argument, arity, constants, function, optional, plain, takes
 from tidegate.operators.expressions.xxhash import hash_columns, hashable
@@ -110,3 +111,18 @@ def xxhash64(call: Call, *args: pl.Expr) -> Built:
 
     columns = pl.struct([column.alias(name) for name, column in zip(names, args[:-1], strict=True)])
     return columns.map_batches(run, return_dtype=pl.Int64, is_elementwise=True)
+
+
+@function("hash", "murmur3hash", supports=_hash_supported, null_skips=False)
+def murmur3(call: Call, *args: pl.Expr) -> Built:
+    """The last argument is the seed."""
+    types = [column.type for column in call.args[:-1]]
+    names = [f"c{number}" for number in range(len(types))]
+    seed = argument(call, len(types))
+    assert isinstance(seed, int)
+
+    def run(rows: pl.Series) -> pl.Series:
+        return murmur.hash_columns([rows.struct.field(name) for name in names], types, seed)
+
+    columns = pl.struct([column.alias(name) for name, column in zip(names, args[:-1], strict=True)])
+    return columns.map_batches(run, return_dtype=pl.Int32, is_elementwise=True)

@@ -88,8 +88,10 @@ def power(x: pl.Expr, y: pl.Expr) -> Built:
     return pl.when(strange).then(nan).otherwise(x.pow(y))
 
 
-@plain("signum", "sign", supports=_DOUBLE)
-def signum(x: pl.Expr) -> Built:
+@function("signum", "sign", supports=arity(1, also=takes(t.DOUBLE, t.DAY_TIME_INTERVAL, t.YEAR_MONTH_INTERVAL)))
+def signum(call: Call, x: pl.Expr) -> Built:
+    if call.args[0].type != t.DOUBLE:
+        return x.to_physical().sign().cast(pl.Float64)
     return pl.when(x.is_nan() | (x == 0.0)).then(x).otherwise(x.sign())
 
 
@@ -138,13 +140,19 @@ def acos(x: pl.Expr) -> Built:
 _ROUNDABLE = takes(t.DOUBLE, t.LONG, Decimal)
 
 
-@function("floor", supports=arity(1, also=_ROUNDABLE))
-def floor(call: Call, x: pl.Expr) -> Built:
+def _scaled_decimal(call: Call) -> str | None:
+    if len(call.args) == 1:
+        return _ROUNDABLE(call)
+    return constants(1, also=takes(Decimal, arguments=(0,)))(call)
+
+
+@function("floor", "roundfloor", supports=arity(1, 2, also=_scaled_decimal))
+def floor(call: Call, x: pl.Expr, *_: pl.Expr) -> Built:
     return _whole(call, x, up=False)
 
 
-@function("ceil", "ceiling", supports=arity(1, also=_ROUNDABLE))
-def ceil(call: Call, x: pl.Expr) -> Built:
+@function("ceil", "ceiling", "roundceil", supports=arity(1, 2, also=_scaled_decimal))
+def ceil(call: Call, x: pl.Expr, *_: pl.Expr) -> Built:
     return _whole(call, x, up=True)
 
 
@@ -153,11 +161,17 @@ def _whole(call: Call, x: pl.Expr, *, up: bool) -> Built:
     match call.args[0].type:
         case Decimal(precision, scale):
             assert isinstance(call.type, Decimal)
-            unit = decimals.integer(10**scale)
+            digits = optional(call, 1, 0)
+            assert isinstance(digits, int)
+            if digits >= scale:
+                return decimals.fitted(decimals.unscaled(x), precision, scale, call.type, x)
+            unit = decimals.integer(10 ** (scale - digits))
             below = decimals.unscaled(x) // unit
             exact = decimals.unscaled(x) % unit == 0
             value = pl.when(exact).then(below).otherwise(below + 1) if up else below
-            return decimals.fitted(value, precision - scale + 1, 0, call.type, x)
+            if digits < 0:
+                value, digits = value * 10**-digits, 0
+            return decimals.fitted(value, precision - scale + digits + 1, digits, call.type, x)
         case t.DOUBLE:
             low, high = (float(bound) for bound in type_bounds(t.LONG))
             whole = (x.ceil() if up else x.floor()).fill_nan(0.0)
@@ -203,7 +217,7 @@ def _rounded(call: Call, x: pl.Expr, *, even: bool) -> Built:
             if scale >= of.scale:
                 return decimals.fitted(decimals.unscaled(x), of.precision, of.scale, call.type, x)
             # Digits left of the point go too when the scale is negative: round, then fill up with zeros.
-            value = _nearest(decimals.unscaled(x), 10 ** (of.scale - scale), even=even)
+            value = nearest(decimals.unscaled(x), 10 ** (of.scale - scale), even=even)
             if scale < 0:
                 value = value * 10**-scale
             return decimals.fitted(value, of.precision + 1, max(scale, 0), call.type, x)
@@ -211,7 +225,7 @@ def _rounded(call: Call, x: pl.Expr, *, even: bool) -> Built:
             return _round_fractional(call, x, scale, even=even)
         case of if scale < 0:
             # Integers only change left of the point.
-            wide = _nearest(x.cast(pl.Int128), 10**-scale, even=even) * 10**-scale
+            wide = nearest(x.cast(pl.Int128), 10**-scale, even=even) * 10**-scale
             low, high = type_bounds(of)
             value = wide.cast(polars_type(call.type), strict=False)
             return Checked(value, (Check(~wide.is_between(low, high), "ARITHMETIC_OVERFLOW"),))
@@ -219,7 +233,7 @@ def _rounded(call: Call, x: pl.Expr, *, even: bool) -> Built:
             return x
 
 
-def _nearest(value: pl.Expr, divisor: int, *, even: bool) -> pl.Expr:
+def nearest(value: pl.Expr, divisor: int, *, even: bool) -> pl.Expr:
     half_up = decimals.divide_half_up(value, decimals.integer(divisor))
     if not even:
         return half_up
@@ -230,11 +244,19 @@ def _nearest(value: pl.Expr, divisor: int, *, even: bool) -> pl.Expr:
 
 
 def _round_fractional(call: Call, x: pl.Expr, scale: int, *, even: bool) -> pl.Expr:
+    return _round_double(x.cast(pl.Float64), scale, even=even).cast(polars_type(call.type))
+
+
+def round_half_up_double(x: pl.Expr, scale: int) -> pl.Expr:
+    return _round_double(x, scale, even=False)
+
+
+def _round_double(x: pl.Expr, scale: int, *, even: bool) -> pl.Expr:
     """Spark rounds the shortest decimal that prints the double: ``round(1.005, 2)`` is 1.01, though 1.005 is stored as less.
 
     That decimal is a tie exactly if the tie, divided out and rounded to a double, is the number itself.
     """
-    size = x.cast(pl.Float64).abs()
+    size = x.abs()
     power = 10.0 ** abs(scale)
     steps = size * power if scale >= 0 else exact_division(size, power)
     down = steps.floor()
@@ -245,7 +267,4 @@ def _round_fractional(call: Call, x: pl.Expr, scale: int, *, even: bool) -> pl.E
     signed = pl.when(x < 0).then(value * -1.0).otherwise(value)
     # Nothing to round: not a number, or no digits as far right as the scale.
     settled = ~x.is_finite() | (steps >= _EXACT_DOUBLE)
-    result = (
-        pl.when(settled).then(x.cast(pl.Float64)).otherwise(pl.when(signed == 0).then(pl.lit(0.0)).otherwise(signed))
-    )
-    return result.cast(polars_type(call.type))
+    return pl.when(settled).then(x).otherwise(pl.when(signed == 0).then(pl.lit(0.0)).otherwise(signed))

@@ -105,5 +105,19 @@ def print_float(value: pl.Expr) -> pl.Expr:
     return pl.when(value.is_not_null()).then(printed).otherwise(None)
 
 
+def print_decimal(value: pl.Expr, scale: int) -> pl.Expr:
+    """``BigDecimal.toString``: with an exponent where more than five zeros would follow the point."""
+    plain = value.cast(pl.String)
+    if scale <= 6:
+        return plain
+    size = decimals.unscaled(value).abs().cast(pl.String)
+    exponent = size.str.len_chars().cast(pl.Int32) - 1 - scale
+    rest = size.str.slice(1)
+    mantissa = size.str.slice(0, 1) + pl.when(rest == "").then(pl.lit("")).otherwise("." + rest)
+    sign = pl.when(decimals.unscaled(value) < 0).then(pl.lit("-")).otherwise(pl.lit(""))
+    scientific = pl.concat_str(sign, mantissa, pl.lit("E"), exponent.cast(pl.String))
+    return pl.when(exponent < -6).then(scientific).otherwise(plain)
+
+
 def _or_zero(digits: pl.Expr) -> pl.Expr:
     return pl.when(digits == "").then(pl.lit("0")).otherwise(digits)

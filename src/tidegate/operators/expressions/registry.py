@@ -34,7 +34,16 @@ class Branching:
     supports: Supports
 
 
-FUNCTIONS: dict[str, Strict | Branching] = {}
+@dataclass(frozen=True, slots=True)
+class HigherOrder:
+    """Takes lambdas: ``build(call, other arguments, bodies of the lambdas)``."""
+
+    build: Callable[..., Compiled]
+    supports: Supports
+
+
+Entry = Strict | Branching | HigherOrder
+FUNCTIONS: dict[str, Entry] = {}
 ALIASES: dict[str, str] = {}
 
 
@@ -76,7 +85,17 @@ def branching(name: str, *aliases: str, supports: Supports = anything) -> Callab
     return register
 
 
-def _add(name: str, aliases: tuple[str, ...], entry: Strict | Branching) -> None:
+def higher_order(name: str, *aliases: str, supports: Supports = anything) -> Callable[[Any], Any]:
+    """Registers a function that takes lambdas."""
+
+    def register(build: Any) -> Any:
+        _add(name, aliases, HigherOrder(build, supports))
+        return build
+
+    return register
+
+
+def _add(name: str, aliases: tuple[str, ...], entry: Entry) -> None:
     if name in FUNCTIONS or name in ALIASES:
         raise ValueError(f"function {name} is registered twice")
     FUNCTIONS[name] = entry

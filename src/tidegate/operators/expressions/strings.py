@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from functools import reduce
+
 import polars as pl
 
 from tidegate.model import types as t
 from tidegate.model.types import Array
-from tidegate.operators.expressions.compiled import Built, Check, Checked
+from tidegate.operators.columns import polars_type
+from tidegate.operators.expressions.compiled import Built
 from tidegate.operators.expressions.registry import argument, arity, constants, function, optional, plain, takes
 from tidegate.plan.expressions import Call, Literal
 
 _TEXT = takes(t.STRING)
 _TEXT_FIRST = takes(t.STRING, arguments=(0,))
+_BYTES_FIRST = takes(t.STRING, t.BINARY, arguments=(0,))
 _MANY = 10_000
 
 
@@ -63,9 +67,11 @@ def bit_length(call: Call, text: pl.Expr) -> Built:
     return size.cast(pl.Int32) * 8
 
 
-@function("substring", "substr", supports=arity(2, 3, also=_TEXT_FIRST))
+@function("substring", "substr", supports=arity(2, 3, also=_BYTES_FIRST))
 def substring(call: Call, text: pl.Expr, start: pl.Expr, count: pl.Expr | None = None) -> Built:
     """Position 0 means 1; a negative one counts from the end, and what lies before the beginning is cut off."""
+    if call.type == t.BINARY:
+        return _bytes(text, start, count)
     match call.args[1]:
         case Literal(value=int(position)):
             offset = pl.lit(position - 1 if position > 0 else position, dtype=pl.Int64)
@@ -73,6 +79,17 @@ def substring(call: Call, text: pl.Expr, start: pl.Expr, count: pl.Expr | None =
             position = start.cast(pl.Int64)
             offset = pl.when(position > 0).then(position - 1).otherwise(position)
     return text.str.slice(offset) if count is None else _slice(text, offset, count)
+
+
+def _bytes(raw: pl.Expr, start: pl.Expr, count: pl.Expr | None) -> pl.Expr:
+    """The same of bytes; Polars has no slice of bytes that starts before their beginning."""
+    size, position = raw.bin.size().cast(pl.Int64), start.cast(pl.Int64)
+    begin = pl.when(position > 0).then(position - 1).when(position < 0).then(size + position).otherwise(0)
+    end = size if count is None else begin + count.cast(pl.Int64)
+    first = begin.clip(lower_bound=0)
+    part = raw.bin.slice(first, (end - first).clip(lower_bound=0))
+    present = start.is_not_null() if count is None else start.is_not_null() & count.is_not_null()
+    return pl.when(present).then(part)
 
 
 def _slice(text: pl.Expr, offset: pl.Expr, count: pl.Expr) -> pl.Expr:
@@ -92,35 +109,36 @@ def right(text: pl.Expr, count: pl.Expr) -> Built:
     return pl.when(size == 0).then(pl.lit("")).otherwise(text.str.slice(-size, size)) + text.str.slice(0, 0)
 
 
-@function("concat", supports=takes(t.STRING, Array))
+@function("concat", supports=takes(t.STRING, t.BINARY, Array))
 def concat(call: Call, *parts: pl.Expr) -> Built:
     """Null if any part is null."""
     if isinstance(call.type, Array):
         return pl.concat_list(parts)
+    if call.type == t.BINARY:
+        return reduce(lambda a, b: a + b, parts)
     return pl.concat_str(parts) if parts else pl.lit("")
 
 
-@function("concat_ws", "concatws", supports=arity(1, _MANY, also=constants(0, also=takes(t.STRING))), null_skips=False)
-def concat_ws(call: Call, _separator: pl.Expr, *parts: pl.Expr) -> Built:
-    """Skips nulls."""
+@function("concat_ws", "concatws", supports=arity(1, _MANY, also=takes(t.STRING, Array)), null_skips=False)
+def concat_ws(call: Call, separator: pl.Expr, *parts: pl.Expr) -> Built:
+    """Skips nulls, in arrays too; null only if the separator is."""
+    texts = Array(t.STRING)
+    constant = call.args[0]
+    if isinstance(constant, Literal) and constant.value is not None:
+        if not parts:
+            return pl.lit("")
+        if all(arg.type == t.STRING for arg in call.args):
+            return pl.concat_str(parts, separator=str(constant.value), ignore_nulls=True)
     if not parts:
-        return pl.lit("")
-    return pl.concat_str(parts, separator=str(argument(call, 0)), ignore_nulls=True)
-
-
-@plain("contains", supports=_TEXT)
-def contains(text: pl.Expr, part: pl.Expr) -> Built:
-    return text.str.contains(part, literal=True)
-
-
-@plain("startswith", supports=_TEXT)
-def starts_with(text: pl.Expr, part: pl.Expr) -> Built:
-    return text.str.starts_with(part)
-
-
-@plain("endswith", supports=_TEXT)
-def ends_with(text: pl.Expr, part: pl.Expr) -> Built:
-    return text.str.ends_with(part)
+        return pl.when(separator.is_not_null()).then(pl.lit(""))
+    lists = [
+        part.cast(polars_type(texts)).fill_null(pl.lit([], dtype=polars_type(texts)))
+        if isinstance(arg.type, Array)
+        else part.reshape((-1, 1)).arr.to_list()
+        for arg, part in zip(call.args[1:], parts, strict=True)
+    ]
+    joined = pl.concat_list(lists).list.join(separator, ignore_nulls=True)
+    return pl.when(separator.is_not_null()).then(joined)
 
 
 @function("replace", "stringreplace", supports=constants(1, 2, also=_TEXT))
@@ -177,34 +195,6 @@ def repeat(text: pl.Expr, times: pl.Expr) -> Built:
     return pl.when(text.is_not_null() & times.is_not_null()).then(repeated).otherwise(None)
 
 
-@function("instr", "stringinstr", supports=constants(1, also=_TEXT))
-def instr(call: Call, text: pl.Expr, _part: pl.Expr) -> Built:
-    return _position(text, str(argument(call, 1)))
-
-
-@function("locate", "stringlocate", "position", supports=constants(0, 2, also=_TEXT_FIRST))
-def locate(call: Call, _part: pl.Expr, text: pl.Expr, _start: pl.Expr | None = None) -> Built:
-    first = optional(call, 2, 1)
-    assert isinstance(first, int)
-    if first < 1:
-        return pl.when(text.is_not_null()).then(pl.lit(0, dtype=pl.Int32)).otherwise(None)
-    part = str(argument(call, 0))
-    if not part:
-        return _position(text, part)
-    found = _position(text.str.slice(first - 1), part)
-    beyond = text.str.len_chars() < first - 1
-    zero = pl.lit(0, dtype=pl.Int32)
-    return pl.when(beyond | (found == 0)).then(pl.when(text.is_not_null()).then(zero)).otherwise(found + (first - 1))
-
-
-def _position(text: pl.Expr, part: str) -> pl.Expr:
-    """1-based character position of ``part``, 0 if it is not there."""
-    if not part:
-        return pl.when(text.is_not_null()).then(pl.lit(1, dtype=pl.Int32)).otherwise(None)
-    before = text.str.splitn(part, 2).struct.field("field_0").str.len_chars().cast(pl.Int32)
-    return pl.when(text.str.contains(part, literal=True)).then(before + 1).otherwise(before * 0)
-
-
 @plain("initcap", supports=_TEXT)
 def initcap(text: pl.Expr) -> Built:
     """Words are what stands between blanks."""
@@ -233,43 +223,6 @@ def ascii_code(text: pl.Expr) -> Built:
         .then((head & 0x0F) * 4096 + byte(1) * 64 + byte(2))
         .otherwise((head & 0x07) * 262144 + byte(1) * 4096 + byte(2) * 64 + byte(3))
     )
-
-
-@function("split_part", supports=arity(3, also=constants(1, 2, also=takes(t.STRING, arguments=(0, 1)))))
-def split_part(call: Call, text: pl.Expr, *_: pl.Expr) -> Built:
-    """Counts from 1, or from the end; parts that are not there are empty."""
-    separator, part = str(argument(call, 1)), argument(call, 2)
-    assert isinstance(part, int)
-    nothing = text.str.slice(0, 0)
-    if part == 0:
-        return Checked(nothing, (Check(text.is_not_null(), "INVALID_INDEX_OF_ZERO", always=True),))
-    if not separator:
-        return text if part in (1, -1) else nothing
-    index = part - 1 if part > 0 else part
-    found = text.str.split(separator).list.get(index, null_on_oob=True)
-    return pl.coalesce(found, nothing)
-
-
-def _index_supported(call: Call) -> str | None:
-    separator = str(argument(call, 1))
-    if any(separator.startswith(separator[cut:]) for cut in range(1, len(separator))):
-        return f"{call.function} is not supported with {separator!r}, which may overlap itself"
-    return None
-
-
-@function(
-    "substring_index",
-    supports=arity(3, also=constants(1, 2, also=takes(t.STRING, arguments=(0, 1), also=_index_supported))),
-)
-def substring_index(call: Call, text: pl.Expr, *_: pl.Expr) -> Built:
-    """What stands before the n-th separator, or behind the n-th from the end; all of it when there are fewer."""
-    separator, count = str(argument(call, 1)), argument(call, 2)
-    assert isinstance(count, int)
-    if not separator or count == 0:
-        return text.str.slice(0, 0)
-    parts = text.str.split(separator)
-    kept = parts.list.head(count) if count > 0 else parts.list.tail(-count)
-    return kept.list.join(separator)
 
 
 @plain("space", "stringspace", supports=takes(t.INTEGER))

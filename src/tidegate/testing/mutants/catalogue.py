@@ -5,6 +5,7 @@ from __future__ import annotations
 from tidegate.testing.mutants.barriers import barriers
 from tidegate.testing.mutants.event_time import event_time
 from tidegate.testing.mutants.flights import flights
+from tidegate.testing.mutants.keyed import keyed
 from tidegate.testing.mutants.mutant import Mutant
 from tidegate.testing.mutants.overtaking import overtaking
 from tidegate.testing.mutants.publication import publication
@@ -23,6 +24,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *barriers.mutants,
     *overtaking.mutants,
     *state.mutants,
+    *keyed.mutants,
     *sources.mutants,
     *event_time.mutants,
 )

@@ -6,7 +6,7 @@ from enum import Enum
 
 import polars as pl
 
-from tidegate.testing.simulation.queries import SimulatedQuery
+from tidegate.testing.simulation.query import SimulatedQuery
 from tidegate.testing.simulation.sinks import Transaction
 
 
@@ -40,7 +40,7 @@ def judge(query: SimulatedQuery, answer: pl.DataFrame, found: pl.DataFrame, prom
     if promise is Promise.AT_LEAST_ONCE:
         wrong = both.filter(pl.col("n_seen") < pl.col("n"))
         return f"rows are lost: {wrong.head(3).rows()}" if wrong.height else None
-    if query.counts and seen.select(groups).is_duplicated().any():
+    if query.counts and not query.several and seen.select(groups).is_duplicated().any():
         return f"a group appears twice: {seen.filter(seen.select(groups).is_duplicated()).head(3).rows()}"
     wrong = both.filter(pl.col("n_seen") > pl.col("n"))
     return f"rows count twice: {wrong.head(3).rows()}" if wrong.height else None
@@ -48,6 +48,10 @@ def judge(query: SimulatedQuery, answer: pl.DataFrame, found: pl.DataFrame, prom
 
 def _counted(query: SimulatedQuery, rows: pl.DataFrame) -> pl.DataFrame:
     """Per group, how many input rows it stands for."""
+    if query.several:
+        return rows.group_by(query.groups).agg(
+            pl.col("n").sum() if query.counts else pl.len().cast(pl.Int64).alias("n")
+        )
     if query.counts:
         return rows.select(*query.groups, "n")
     return rows.group_by(rows.columns).len("n").cast({"n": pl.Int64})

@@ -16,7 +16,7 @@ from tidegate.testing.simulation.auditors import LocationAuditor
 from tidegate.testing.simulation.driver import SimulatedDriver, Start
 from tidegate.testing.simulation.judging import Promise
 from tidegate.testing.simulation.location import Location, location_number
-from tidegate.testing.simulation.queries import MAX_PARALLELISM, SimulatedQuery
+from tidegate.testing.simulation.query import MAX_PARALLELISM, SimulatedQuery
 from tidegate.testing.simulation.setting import Setting
 from tidegate.testing.simulation.store import SimulatedStore
 

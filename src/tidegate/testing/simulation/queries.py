@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import TypeAlias
+from dataclasses import replace
 
 import polars as pl
 
 from tidegate.model.ids import OperatorId
 from tidegate.model.types import LONG, TIMESTAMP_NTZ, Field
-from tidegate.plan.expressions import Call, Column, Expression
-from tidegate.plan.graph import JobGraph, Partitioning
+from tidegate.plan.expressions import Column, Expression
 from tidegate.plan.relational import (
     Aggregate,
     AggregateCall,
@@ -20,57 +17,32 @@ from tidegate.plan.relational import (
     Expand,
     OutputMode,
     Plan,
-    Sink,
 )
-from tidegate.plan.stages import build_graph
-from tidegate.testing.simulation.positions import ALL
-from tidegate.testing.simulation.relations import STEPS, Names, Relation, long, micros, moment, project, scan, united
+from tidegate.testing.simulation.keyed import (
+    deduplicated,
+    forever_deduplicated,
+    joined_streams,
+    limited,
+    sessions,
+    stateful,
+)
+from tidegate.testing.simulation.query import Read, SimulatedQuery, sink
+from tidegate.testing.simulation.relations import (
+    STEPS,
+    WINDOW_US,
+    Names,
+    Relation,
+    end_of_window,
+    long,
+    micros,
+    project,
+    scan,
+    united,
+    window_end,
+)
 from tidegate.testing.simulation.sources import Script
 
-WINDOW_US = 10_000_000
-MAX_PARALLELISM = 16
-Read: TypeAlias = dict[str, dict[int, int]]
-"""Source → split → rows read."""
 FUNCTIONS = ("count", "sum", "min", "max")
-
-
-@dataclass(frozen=True, slots=True)
-class SimulatedQuery:
-    """``keys``: in update mode the last row per key counts; empty: all rows count, as a multiset."""
-
-    name: str
-    plan: Sink
-    answer: pl.DataFrame
-    keys: tuple[str, ...] = ()
-    counts: bool = False
-    """Column ``n`` says how many rows went into a row of the answer; ``groups`` tells which."""
-    groups: tuple[str, ...] = ()
-    windowed: bool = False
-    rebalanced: bool = False
-    """Rows change slots at a union although nothing asks for it."""
-    scripts: tuple[Script, ...] = ()
-    recipe: Callable[[Read | None], SimulatedQuery] | None = None
-
-    def answer_of(self, read: Read) -> pl.DataFrame:
-        """The answer when no more than this was read."""
-        return self.recipe(read).answer if self.recipe is not None else self.answer
-
-    def all_read(self, read: Read) -> bool:
-        return all(
-            read.get(f"source-{number}", {}).get(split) in (ALL, script.rows_per_split)
-            for number, script in enumerate(self.scripts)
-            for split in range(script.splits)
-        )
-
-    def graph(self, parallelism: int) -> JobGraph:
-        graph = build_graph(self.plan, parallelism=parallelism, max_parallelism=MAX_PARALLELISM)
-        if not self.rebalanced:
-            return graph
-        dealt = tuple(
-            replace(edge, partitioning=Partitioning.REBALANCE) if edge.partitioning is Partitioning.FORWARD else edge
-            for edge in graph.edges
-        )
-        return replace(graph, edges=dealt)
 
 
 def random_query(seed: int, *, arrivals: bool = False, pauses: bool = False) -> SimulatedQuery:
@@ -85,9 +57,10 @@ def random_query(seed: int, *, arrivals: bool = False, pauses: bool = False) -> 
             for number, script in enumerate(scripts)
         ]
         for other in others:
+            if chance.random() < 0.3:
+                return replace(joined_streams(names, first, other, chance), scripts=tuple(scripts), recipe=make)
             first = _steps(names, chance, united(names, first, other), most=1)
-        endings = (_rows, _windows, _windows, _sliding_windows, _nested_windows, _running, _running, _overall)
-        query = chance.choice(endings)(first, chance)
+        query = chance.choice(ENDINGS)(first, chance)
         rebalanced = two and chance.random() < 0.5
         return replace(query, rebalanced=rebalanced, scripts=tuple(scripts), recipe=make)
 
@@ -133,7 +106,7 @@ def _rows(of: Relation, chance: random.Random) -> SimulatedQuery:
             "at": (micros(of.column("ts")), LONG),
         },
     )
-    return SimulatedQuery("rows", _sink(last), of.rows.rename({"ts": "at"}))
+    return SimulatedQuery("rows", sink(last), of.rows.rename({"ts": "at"}))
 
 
 def _windows(of: Relation, chance: random.Random) -> SimulatedQuery:
@@ -141,12 +114,12 @@ def _windows(of: Relation, chance: random.Random) -> SimulatedQuery:
     assigned = project(
         of.plan,
         {
-            "end#w": (_window_end(of, 0), TIMESTAMP_NTZ),
+            "end#w": (window_end(of, 0), TIMESTAMP_NTZ),
             "key#w": (of.column("key"), LONG),
             "value#w": (of.column("value"), LONG),
         },
     )
-    return _closed("tumbling windows", assigned, of.rows.with_columns(end=_end_of_window(0)), chance)
+    return _closed("tumbling windows", assigned, of.rows.with_columns(end=end_of_window(0)), chance)
 
 
 def _sliding_windows(of: Relation, chance: random.Random) -> SimulatedQuery:
@@ -154,11 +127,11 @@ def _sliding_windows(of: Relation, chance: random.Random) -> SimulatedQuery:
     schema = (Field("end#w", TIMESTAMP_NTZ), Field("key#w", LONG), Field("value#w", LONG))
     halves = (0, WINDOW_US // 2)
     both = Expand(
-        projections=tuple((_window_end(of, shift), of.column("key"), of.column("value")) for shift in halves),
+        projections=tuple((window_end(of, shift), of.column("key"), of.column("value")) for shift in halves),
         schema=schema,
         inputs=(of.plan,),
     )
-    rows = pl.concat([of.rows.with_columns(end=_end_of_window(shift)) for shift in halves])
+    rows = pl.concat([of.rows.with_columns(end=end_of_window(shift)) for shift in halves])
     return _closed("sliding windows", both, rows, chance)
 
 
@@ -167,7 +140,7 @@ def _closed(name: str, assigned: Plan, rows: pl.DataFrame, chance: random.Random
     aggregate = _aggregate("aggregate-0", assigned, ("end#w", "key#w"), functions, "value#w", append=True)
     answer = rows.group_by("end", "key").agg(*_answers(functions, pl.col("value")))
     last = _public(aggregate, {"end": micros(Column("end#w", TIMESTAMP_NTZ)), "key": Column("key#w", LONG)}, functions)
-    return SimulatedQuery(name, _sink(last), answer, counts=True, groups=("end", "key"), windowed=True)
+    return SimulatedQuery(name, sink(last), answer, counts=True, groups=("end", "key"), windowed=True)
 
 
 def _nested_windows(of: Relation, chance: random.Random) -> SimulatedQuery:
@@ -176,7 +149,7 @@ def _nested_windows(of: Relation, chance: random.Random) -> SimulatedQuery:
     assigned = project(
         of.plan,
         {
-            "end#w": (_window_end(of, 0), TIMESTAMP_NTZ),
+            "end#w": (window_end(of, 0), TIMESTAMP_NTZ),
             "key#w": (of.column("key"), LONG),
             "value#w": (of.column("value"), LONG),
         },
@@ -202,9 +175,9 @@ def _nested_windows(of: Relation, chance: random.Random) -> SimulatedQuery:
             "keys": (Column("keys", LONG), LONG),
         },
     )
-    rows = of.rows.with_columns(end=_end_of_window(0))
+    rows = of.rows.with_columns(end=end_of_window(0))
     answer = rows.group_by("end").agg(n=pl.len().cast(pl.Int64), keys=pl.col("key").n_unique().cast(pl.Int64))
-    return SimulatedQuery("nested windows", _sink(last), answer, counts=True, groups=("end",), windowed=True)
+    return SimulatedQuery("nested windows", sink(last), answer, counts=True, groups=("end",), windowed=True)
 
 
 def _running(of: Relation, chance: random.Random) -> SimulatedQuery:
@@ -214,8 +187,9 @@ def _running(of: Relation, chance: random.Random) -> SimulatedQuery:
     aggregate = _aggregate("aggregate-0", plain, ("key#k",), functions, "value#k", append=False)
     answer = of.rows.group_by("key").agg(*_answers(functions, pl.col("value")))
     last = _public(aggregate, {"key": Column("key#k", LONG)}, functions)
-    sink = _sink(last, OutputMode.UPDATE)
-    return SimulatedQuery("running aggregate", sink, answer, keys=("key",), counts=True, groups=("key",))
+    return SimulatedQuery(
+        "running aggregate", sink(last, OutputMode.UPDATE), answer, keys=("key",), counts=True, groups=("key",)
+    )
 
 
 def _overall(of: Relation, chance: random.Random) -> SimulatedQuery:
@@ -226,8 +200,9 @@ def _overall(of: Relation, chance: random.Random) -> SimulatedQuery:
     answer = of.rows.select(pl.lit(0, pl.Int64).alias("all"), *_answers(functions, pl.col("value")))
     last = _public(aggregate, {"all": long(0)}, functions)
     answer = answer.head(1 if of.rows.height else 0)
-    sink = _sink(last, OutputMode.UPDATE)
-    return SimulatedQuery("overall aggregate", sink, answer, keys=("all",), counts=True, groups=("all",))
+    return SimulatedQuery(
+        "overall aggregate", sink(last, OutputMode.UPDATE), answer, keys=("all",), counts=True, groups=("all",)
+    )
 
 
 # --- aggregates ---------------------------------------------------------------------------------------------------------
@@ -272,24 +247,20 @@ def _public(below: Plan, keys: dict[str, Expression], functions: tuple[str, ...]
     )
 
 
-def _window_end(of: Relation, shift_us: int) -> Call:
-    at = Call("add", (micros(of.column("ts")), long(shift_us)), LONG)
-    start = Call("subtract", (at, Call("pmod", (at, long(WINDOW_US)), LONG)), LONG)
-    return moment(Call("add", (start, long(WINDOW_US - shift_us)), LONG))
-
-
-def _end_of_window(shift_us: int) -> pl.Expr:
-    at = pl.col("ts") + shift_us
-    return at - at % WINDOW_US + WINDOW_US - shift_us
-
-
-def _sink(rows: Plan, mode: OutputMode = OutputMode.APPEND) -> Sink:
-    return Sink(
-        id=OperatorId("sink-0"),
-        format="simulated",
-        options={},
-        columns=tuple((field.name, field.name) for field in rows.schema),
-        schema=rows.schema,
-        mode=mode,
-        inputs=(rows,),
-    )
+ENDINGS = (
+    _rows,
+    _windows,
+    _windows,
+    _sliding_windows,
+    _nested_windows,
+    _running,
+    _running,
+    _overall,
+    sessions,
+    sessions,
+    deduplicated,
+    forever_deduplicated,
+    stateful,
+    stateful,
+    limited,
+)

@@ -17,26 +17,33 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.model.ids import OperatorId
-from tidegate.model.types import BOOLEAN, LONG, TIMESTAMP_NTZ, DataType, Field, Schema
+from tidegate.model.types import BOOLEAN, LONG, TIMESTAMP_NTZ, Array, DataType, Field, Schema
+from tidegate.operators.user_functions import LoadedFunction
 from tidegate.plan.expressions import Call, Column, Expression, Literal, Named
 from tidegate.plan.relational import (
     AssignWatermark,
     Expand,
     Filter,
+    Generate,
     JoinKind,
     MapBatches,
     Plan,
     Project,
+    Repartition,
     Scan,
     StaticJoin,
     UdfKind,
     Union,
 )
+from tidegate.testing.processors import load_tally
 from tidegate.testing.simulation.sources import JITTER_US, Script, all_rows
 
 COLUMNS = ("id", "key", "value", "ts")
+WINDOW_US = 10_000_000
 ARROW_FUNCTION = b"plus seven"
 PANDAS_FUNCTION = b"drop every fifth"
+TALLY = b"tally "
+"""Stateful code; behind it the delay of its timers, in milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +185,43 @@ def joined(names: Names, of: Relation, number: int) -> Relation:
     return Relation(plan, rows.select("id", "key", total.alias("value"), "ts"))
 
 
-STEPS: tuple[Callable[[Names, Relation, int], Relation], ...] = (filtered, projected, expanded, mapped, joined)
+def generated(names: Names, of: Relation, number: int) -> Relation:
+    """Two rows of each, under ids of their own."""
+    made = Field(names.fresh("made#g"), LONG)
+    second = Call("add", (of.column("value"), long(number)), LONG)
+    plan = Generate(
+        function="explode",
+        args=(Call("array", (of.column("value"), second), Array(LONG)),),
+        outer=False,
+        generated=(made,),
+        schema=(*of.plan.schema, made),
+        inputs=(of.plan,),
+    )
+    apart = Call(
+        "multiply", (Call("subtract", (Column(made.name, LONG), of.column("value")), LONG), long(1_000_000_000)), LONG
+    )
+    values = (Call("add", (of.column("id"), apart), LONG), of.column("key"), Column(made.name, LONG), of.column("ts"))
+    again = of.rows.with_columns(id=pl.col("id") + number * 1_000_000_000, value=pl.col("value") + number)
+    return Relation(_project(plan, names.columns(), values), pl.concat([of.rows, again]))
+
+
+def repartitioned(names: Names, of: Relation, number: int) -> Relation:
+    """By key, in turn, or all to one subtask: other subtasks, the same rows."""
+    del names
+    keys = (of.column("key").name,) if number % 3 == 0 else ()
+    plan = Repartition(keys=keys, single=number % 3 == 1, schema=of.plan.schema, inputs=(of.plan,))
+    return Relation(plan, of.rows)
+
+
+STEPS: tuple[Callable[[Names, Relation, int], Relation], ...] = (
+    filtered,
+    projected,
+    expanded,
+    mapped,
+    joined,
+    generated,
+    repartitioned,
+)
 """What may stand anywhere between a source and an aggregate or sink; the number picks a variant, from 2 up."""
 
 
@@ -188,8 +231,10 @@ def united(names: Names, left: Relation, right: Relation) -> Relation:
     return Relation(plan, pl.concat([left.rows, right.rows]))
 
 
-def load(command: bytes) -> Callable[[Iterator[Any]], Iterator[Any]]:
+def load(command: bytes) -> Callable[[Iterator[Any]], Iterator[Any]] | LoadedFunction:
     """The user functions of simulated plans."""
+    if command.startswith(TALLY):
+        return load_tally(command.removeprefix(TALLY))
     return {ARROW_FUNCTION: _plus_seven, PANDAS_FUNCTION: _drop_every_fifth}[command]
 
 
@@ -214,3 +259,15 @@ def project(below: Plan, columns: Mapping[str, tuple[Expression, DataType]]) -> 
         schema=tuple(Field(name, kind) for name, (_, kind) in columns.items()),
         inputs=(below,),
     )
+
+
+def window_end(of: Relation, shift_us: int) -> Call:
+    """The end of the window of ``WINDOW_US`` that a row falls into, the windows being ``shift_us`` early."""
+    at = Call("add", (micros(of.column("ts")), long(shift_us)), LONG)
+    start = Call("subtract", (at, Call("pmod", (at, long(WINDOW_US)), LONG)), LONG)
+    return moment(Call("add", (start, long(WINDOW_US - shift_us)), LONG))
+
+
+def end_of_window(shift_us: int) -> pl.Expr:
+    at = pl.col("ts") + shift_us
+    return at - at % WINDOW_US + WINDOW_US - shift_us

@@ -13,6 +13,7 @@ from tidegate.model.errors import Bug, CorruptSnapshot, SlotLost, TidegateError
 from tidegate.model.ids import Attempt, ChannelId, SlotIndex
 from tidegate.model.messages import DriverMessage, SlotMessage, SlotReady, StartSubtasks
 from tidegate.model.snapshot import ChunkHandle, OperatorSnapshot
+from tidegate.operators.user_functions import LoadedFunction
 from tidegate.plan.graph import JobGraph
 from tidegate.runtime.effects import GrantCredit, Leave, Persist, Send, SlotEffect, Tell
 from tidegate.runtime.persisting import persist_states
@@ -119,8 +120,10 @@ class SimulatedSlot:
         self._early.clear()
         self._schedule_turn(0)
 
-    def _load(self, command: bytes) -> Callable[[Iterator[object]], Iterator[object]]:
+    def _load(self, command: bytes) -> Callable[[Iterator[object]], Iterator[object]] | LoadedFunction:
         function = load(command)
+        if isinstance(function, LoadedFunction):
+            return function
 
         def flaky(batches: Iterator[object]) -> Iterator[object]:
             if self._agenda.chance(self._setting.faults.user_function_raises):

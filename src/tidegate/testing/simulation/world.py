@@ -17,7 +17,8 @@ from tidegate.testing.simulation.judging import Promise, judge, visible_rows
 from tidegate.testing.simulation.location import location_number
 from tidegate.testing.simulation.people import Manner, People
 from tidegate.testing.simulation.positions import rows_read
-from tidegate.testing.simulation.queries import SimulatedQuery, random_query
+from tidegate.testing.simulation.queries import random_query
+from tidegate.testing.simulation.query import SimulatedQuery
 from tidegate.testing.simulation.setting import setting_of
 from tidegate.testing.simulation.sinks import SimulatedOutside, Transaction
 from tidegate.testing.simulation.trouble import Trouble

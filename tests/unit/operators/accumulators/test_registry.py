@@ -6,9 +6,11 @@ import pytest
 
 from tidegate.model import types as t
 from tidegate.model.errors import Bug
-from tidegate.model.types import Array, DataType, Field, Struct
+from tidegate.model.types import Array, DataType, Field, Map, Struct
 from tidegate.operators.accumulators import accumulator_of, supported
 from tidegate.plan.relational import AggregateCall
+
+MAP = Map(t.STRING, t.LONG)
 
 
 def call(function: str, *types: DataType, **options) -> AggregateCall:
@@ -18,13 +20,15 @@ def call(function: str, *types: DataType, **options) -> AggregateCall:
 @pytest.mark.parametrize(
     ("refused", "reason"),
     [
-        (call("percentile", t.LONG), "no aggregate function 'percentile'"),
+        (call("hll_sketch_agg", t.LONG), "no aggregate function 'hll_sketch_agg'"),
         (call("sum", t.STRING), "sum over string"),
-        (call("min", Array(t.LONG)), "min over array<bigint>"),
-        (call("max_by", t.LONG, Struct((Field("x", t.LONG),))), "max_by over"),
-        (call("stddev", t.LONG, distinct=True), "stddev of distinct values"),
-        (call("count", t.LONG, t.LONG, distinct=True), "several columns"),
-        (call("collect_set", Array(t.LONG)), "a set of array<bigint>"),
+        (call("min", Array(MAP)), "min over array<map<string,bigint>>"),
+        (call("max_by", t.LONG, Struct((Field("x", MAP),))), "max_by over"),
+        (call("max_by", t.LONG), "max_by of 1 columns"),
+        (call("count", MAP, distinct=True), "a set of map<string,bigint>"),
+        (call("collect_set", Array(MAP)), "collect_set over array<map<string,bigint>>"),
+        (call("percentile_approx", t.STRING), "percentile_approx over string"),
+        (call("approx_count_distinct", Array(t.LONG)), "approx_count_distinct over array<bigint>"),
         (call("bit_and", t.DOUBLE), "bit_and over double"),
     ],
 )

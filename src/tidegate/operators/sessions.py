@@ -1,0 +1,300 @@
+"""Session windows: rows of a key that follow one another closely are aggregated together, however many they are.
+
+Every row is an interval ``[time, time + gap)``; overlapping and touching intervals of a key are one session. A batch is first brought to
+its own sessions, then merged with those in state, all keys at once. All sessions of a key share one row of state, so a merge
+overwrites what it replaces and there is nothing to bury.
+
+Append: a session leaves once, when the watermark reaches its end, and is forgotten. Complete: all of them leave at every barrier and
+none is forgotten. In both a row is late when its own interval has ended, whether or not a session goes on there: as in Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from tidegate.model.elements import WATERMARK_MIN_US, Batch, Output, SourceStatus
+from tidegate.model.errors import CorruptSnapshot
+from tidegate.model.ids import CheckpointId
+from tidegate.model.snapshot import ChunkHandle, KeyGroupRange
+from tidegate.operators.accumulators.protocol import (
+    Merging,
+    Settling,
+    overflow_as_data_error,
+    partial_expressions,
+)
+from tidegate.operators.accumulators.registry import accumulator_of
+from tidegate.operators.closed import Closed, beyond, closed_until
+from tidegate.operators.columns import polars_type
+from tidegate.operators.partial_aggregate import normalised
+from tidegate.operators.protocol import OperatorContext, OperatorCounters, OperatorState, Restored
+from tidegate.operators.session_intervals import (
+    END,
+    FIRST_END,
+    ROW,
+    SESSION,
+    START,
+    all_apart,
+    bounds,
+    numbered,
+    packed,
+    state_types,
+    unpacked,
+)
+from tidegate.operators.whole_results import check_size
+from tidegate.plan.keyed import SessionAggregate
+from tidegate.plan.relational import OutputMode
+from tidegate.state.chunk import RestoredChunk
+from tidegate.state.frames import picked
+from tidegate.state.hashing import hash_columns
+from tidegate.state.keygroups import key_groups
+from tidegate.state.leaves import leaf_expression, leaves_of, put_together
+from tidegate.state.table import KeyedTable
+
+SLICE_ROWS = 1 << 15
+"""Sessions leave in pieces of this many rows, so that back-pressure can act between them."""
+_FIRST_END, _ENDS = 0, 2
+"""Among the value columns."""
+
+
+class SessionsValue(msgspec.Struct, frozen=True, tag_field="format", tag="sessions/1"):
+    """What is not keyed: the watermark of the subtask that owned ``groups``. Sessions it had closed are not in the state."""
+
+    watermark_us: int
+    groups: KeyGroupRange
+    closed: tuple[Closed, ...] = ()
+    """What earlier owners had closed beyond that watermark."""
+
+
+class SessionAggregateOperator:
+    """Input: rows with keys of this subtask's key groups only, no session of them null. Output: ``SessionAggregate.schema``."""
+
+    def __init__(self, node: SessionAggregate, context: OperatorContext) -> None:
+        self.counters = OperatorCounters()
+        self._node = node
+        self._context = context
+        types = {field.name: field for field in node.input_schema}
+        self._keys = tuple(types[key] for key in node.keys)
+        self._session_type = polars_type(types[node.session].type)
+        self._accumulators = tuple(accumulator_of(call) for call in node.calls)
+        self._merging = Merging(self._accumulators)
+        self._settling = Settling(self._accumulators)
+        self._read = list(dict.fromkeys(name for call in node.calls for name in call.reads))
+        self._leaves = leaves_of(self._keys)
+        self._taking_apart = [
+            normalised(leaf_expression(leaf), leaf.type).alias(f"k{i}") for i, leaf in enumerate(self._leaves)
+        ] or [pl.repeat(True, pl.len()).alias("k0")]
+        self._hashed = [i for i, leaf in enumerate(self._leaves) if not leaf.presence]
+        self._hashed_types = tuple(self._leaves[i].type for i in self._hashed)
+        self._closes = node.event_time and node.mode is not OutputMode.COMPLETE
+        self._table = KeyedTable(
+            [polars_type(leaf.type) for leaf in self._leaves] or [pl.Boolean()],
+            state_types([polars_type(field.type) for a in self._accumulators for field in a.columns]),
+            hash_keys=self._hash_keys,
+            groups=context.groups,
+            max_parallelism=context.max_parallelism,
+            capture_rows=context.capture_rows,
+        )
+        self._watermark_us = WATERMARK_MIN_US
+        self._closed: tuple[Closed, ...] = ()
+        self._first_end_us: int | None = None
+        self._sessions = 0
+        self._restore(context.restored)
+
+    def on_batch(self, batch: Batch) -> Iterator[Output]:
+        rows, keys = self._on_time(batch.rows, batch.rows.select(self._taking_apart))
+        if rows.height:
+            found, _ = self._table.upsert(keys)
+            self._merge(np.unique(found), self._sessions_of(rows, found))
+            self._count()
+        return iter(())
+
+    def on_watermark(self, watermark_us: int) -> Iterator[Output]:
+        self._watermark_us = max(self._watermark_us, watermark_us)
+        if not self._closes or self._first_end_us is None or self._first_end_us > self._watermark_us:
+            return
+        rows = self._table.rows_with_value_at_most(_FIRST_END, self._watermark_us)
+        sessions = self._unpacked(rows)
+        over = sessions.get_column(END) <= self._watermark_us
+        keys = self._table.keys_of(rows)
+        self._keep(rows, sessions.filter(~over))
+        self._sessions -= int(over.sum())
+        self._first_end_us = self._table.smallest_value(_FIRST_END)
+        self._count()
+        yield from self._results(sessions.filter(over), rows, keys)
+
+    def on_barrier(self, checkpoint: CheckpointId) -> Iterator[Output]:
+        """The whole result, in complete mode."""
+        if self._node.mode is not OutputMode.COMPLETE:
+            return
+        check_size(self._sessions, self._context, self._node.id)
+        rows = self._table.all_rows()
+        for start in range(0, len(rows), SLICE_ROWS):
+            piece = rows[start : start + SLICE_ROWS]
+            yield from self._results(self._unpacked(piece), piece, self._table.keys_of(piece))
+
+    def output_watermark(self, watermark_us: int) -> int | None:
+        return watermark_us
+
+    def on_status(self, status: SourceStatus) -> Iterator[Output]:
+        return iter(())
+
+    def on_end(self) -> Iterator[Output]:
+        return iter(())
+
+    def snapshot(self, checkpoint: CheckpointId) -> OperatorState:
+        closed = beyond(self._closed, self._context.groups, self._watermark_us)
+        value = SessionsValue(self._watermark_us, self._context.groups, closed)
+        return OperatorState(chunks=self._table.snapshot(checkpoint), value=msgspec.msgpack.encode(value))
+
+    def capture(self) -> None:
+        self._table.capture()
+
+    def abandon_capture(self, checkpoint: CheckpointId) -> None:
+        self._table.abandon_capture(checkpoint)
+
+    def on_stored(self, checkpoint: CheckpointId, handles: tuple[ChunkHandle, ...]) -> None:
+        self._table.on_stored(checkpoint, handles)
+
+    def on_completed(self, checkpoint: CheckpointId) -> None:
+        self._table.on_completed(checkpoint)
+
+    def on_committed(self, checkpoint: CheckpointId) -> None:
+        return None
+
+    # -- rows to sessions
+
+    def _on_time(self, rows: pl.DataFrame, keys: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+        if not self._node.event_time or (self._watermark_us == WATERMARK_MIN_US and not self._closed):
+            return rows, keys
+        end = pl.col(self._node.session).struct.field("end").to_physical()
+        late = rows.select(end <= self._late_until(keys)).to_series()
+        if not late.any():
+            return rows, keys
+        self.counters.late_rows += int(late.sum())
+        return rows.filter(~late), keys.filter(~late)
+
+    def _late_until(self, keys: pl.DataFrame) -> int | pl.Series:
+        """Of every row, where what an earlier owner had closed lies beyond the watermark; otherwise one for all of them."""
+        self._closed = beyond(self._closed, self._context.groups, self._watermark_us)
+        if not self._closed:
+            return self._watermark_us
+        groups = key_groups(self._hash_keys(keys), self._context.max_parallelism)
+        return pl.Series(np.maximum(closed_until(self._closed, groups.astype(np.int64)), self._watermark_us))
+
+    def _sessions_of(self, rows: pl.DataFrame, found: NDArray[np.int64]) -> pl.DataFrame:
+        """The rows of a batch, as sessions among themselves: ``ROW START END`` and the accumulators."""
+        session = pl.col(self._node.session)
+        intervals = rows.select(
+            pl.Series(ROW, found),
+            session.struct.field("start").to_physical().alias(START),
+            session.struct.field("end").to_physical().alias(END),
+            *self._read,
+        )
+        together = numbered(intervals)
+        with overflow_as_data_error(self._accumulators):
+            partial = together.group_by(SESSION, maintain_order=True).agg(
+                partial_expressions(self._accumulators, together)
+            )
+        return bounds(together).hstack(self._settling.apply(partial).drop(SESSION).get_columns())
+
+    def _merge(self, rows: NDArray[np.int64], added: pl.DataFrame) -> None:
+        """Puts ``added`` together with the sessions that the keys in ``rows`` have already."""
+        before = self._unpacked(rows)
+        together = numbered(pl.concat([before, added]))
+        if all_apart(together):
+            merged = together.drop(SESSION)
+        else:
+            accumulators = self._merging.combined(together, SESSION).drop(SESSION)
+            merged = bounds(together).hstack(accumulators.get_columns())
+        self._sessions += merged.height - before.height
+        self._write(merged)
+        first = merged.get_column(END).min()
+        assert isinstance(first, int)
+        if self._first_end_us is None or first < self._first_end_us:
+            self._first_end_us = first
+
+    # -- state
+
+    def _unpacked(self, rows: NDArray[np.int64]) -> pl.DataFrame:
+        return unpacked(pl.Series(rows), self._table.values_of(rows), self._merging.names)
+
+    def _write(self, sessions: pl.DataFrame) -> NDArray[np.int64]:
+        """Whole keys; their rows."""
+        values = packed(sessions)
+        rows = values.drop_in_place(ROW).to_numpy()
+        self._table.write(rows, values)
+        return rows
+
+    def _keep(self, rows: NDArray[np.int64], left: pl.DataFrame) -> None:
+        """Of the keys in ``rows`` only the sessions ``left``; a key without any is forgotten."""
+        kept = self._write(left) if left.height else rows[:0]
+        # No tombstones: the watermark in the snapshot says which sessions are gone.
+        self._table.remove(np.setdiff1d(rows, kept), tombstones=False)
+
+    def _results(self, sessions: pl.DataFrame, rows: NDArray[np.int64], keys: pl.DataFrame) -> Iterator[Output]:
+        """``rows`` ascending, with ``keys`` in the same order."""
+        for start in range(0, sessions.height, SLICE_ROWS):
+            piece = sessions[start : start + SLICE_ROWS]
+            whose = keys[np.searchsorted(rows, piece.get_column(ROW).to_numpy())]
+            window = piece.select(pl.struct(pl.col(START).alias("start"), pl.col(END).alias("end"))).to_series()
+            columns = {self._node.session: window.cast(self._session_type)}
+            if self._keys:
+                columns |= {column.name: column for column in put_together(whose, self._keys).get_columns()}
+            columns |= {a.call.name: a.finish(piece) for a in self._accumulators}
+            yield Batch(pl.DataFrame([columns[field.name].alias(field.name) for field in self._node.schema]))
+
+    def _hash_keys(self, keys: pl.DataFrame) -> NDArray[np.uint64]:
+        """As the exchange hashes whole keys: a struct by its fields, without the leaf that says whether it is null."""
+        if not self._leaves:
+            return np.zeros(keys.height, np.uint64)
+        plain = keys if len(self._hashed) == len(self._leaves) else picked(keys, [f"k{i}" for i in self._hashed])
+        return hash_columns(plain, self._hashed_types)
+
+    def _count(self) -> None:
+        self.counters.state_rows = self._sessions
+        self.counters.state_bytes = self._table.size_bytes
+
+    # -- restoring
+
+    def _restore(self, restored: Restored) -> None:
+        owners = [_decoded(value) for value in restored.values]
+        overlapping = [owner for owner in owners if owner.groups.intersect(self._context.groups) is not None]
+        self._watermark_us = min((owner.watermark_us for owner in overlapping), default=WATERMARK_MIN_US)
+        closed = [one for owner in overlapping for one in (Closed(owner.groups, owner.watermark_us), *owner.closed)]
+        self._closed = beyond(closed, self._context.groups, self._watermark_us)
+        self._table.restore([self._without_closed(chunk, closed) for chunk in restored.chunks])
+        self._sessions = self._unpacked(self._table.all_rows()).height
+        self._first_end_us = self._table.smallest_value(_FIRST_END)
+        self._count()
+
+    def _without_closed(self, chunk: RestoredChunk, closed: list[Closed]) -> RestoredChunk:
+        """Without the sessions that their owner had closed before the barrier: stored earlier, emitted, gone."""
+        if not self._closes or not closed or not chunk.rows.height:
+            return chunk
+        rows, accumulators = chunk.rows, len(self._merging.names)
+        names = rows.columns
+        until = pl.Series(closed_until(tuple(closed), rows.get_column("kg").cast(pl.Int64).to_numpy()))
+        lists = [f"v{i}" for i in range(1, _ENDS + 1 + accumulators)]
+        sessions = rows.with_row_index(ROW).with_columns(until.alias(FIRST_END)).explode(lists)
+        left = sessions.filter(pl.col(f"v{_ENDS}") > pl.col(FIRST_END))
+        plain = [name for name in names if name not in lists]
+        together = left.group_by(ROW, maintain_order=True).agg(
+            *(pl.col(name).first() for name in plain), *(pl.col(name) for name in lists)
+        )
+        first = pl.col(f"v{_ENDS}").list.min()
+        return RestoredChunk(chunk.handle, together.with_columns(first.alias(f"v{_FIRST_END}")).select(names))
+
+
+def _decoded(value: bytes) -> SessionsValue:
+    try:
+        return msgspec.msgpack.decode(value, type=SessionsValue)
+    except msgspec.MsgspecError as error:
+        raise CorruptSnapshot(
+            f"the watermark of a session window cannot be read: {error}",
+            hint="restore an older checkpoint, or use the Tidegate version that wrote this one",
+        ) from error
