@@ -70,8 +70,7 @@ def test_refused_rows_are_in_the_letters_once_though_a_slot_is_killed(spark, tmp
         .trigger(availableNow=True, checkpoint="100 milliseconds")
         .start(str(tmp_path / "out"))
     )
-    while_active(query, lambda: query.snapshot().history.completed >= 2 and query.snapshot().pids, "two checkpoints")
-    assert letters(tmp_path / "letters"), "committed before the kill"
+    while_active(query, lambda: letters(tmp_path / "letters") and query.snapshot().pids, "letters before the kill")
     os.kill(max(query.snapshot().pids.values()), signal.SIGKILL)
     assert query.awaitTermination(120)
     assert [one.attempt for one in query.recoveries] == [1], "the rows themselves ended nothing"
