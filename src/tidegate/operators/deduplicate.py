@@ -13,21 +13,15 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tidegate.model.elements import WATERMARK_MAX_US, WATERMARK_MIN_US, Batch, Output, SourceStatus
-from tidegate.model.errors import CorruptSnapshot
+from tidegate.model.elements import WATERMARK_MAX_US, WATERMARK_MIN_US, Batch, Output
 from tidegate.model.ids import CheckpointId
-from tidegate.model.snapshot import ChunkHandle, KeyGroupRange
-from tidegate.operators.closed import Closed, beyond, closed_until
-from tidegate.operators.columns import polars_type
-from tidegate.operators.partial_aggregate import normalised
-from tidegate.operators.protocol import OperatorContext, OperatorCounters, OperatorState, Restored
+from tidegate.operators.horizon import restored_horizon
+from tidegate.operators.keys import KeyColumns
+from tidegate.operators.protocol import OperatorContext, OperatorState, Restored
+from tidegate.operators.tabled import Tabled
 from tidegate.plan.keyed import Deduplicate
 from tidegate.plan.relational import EventTimeKey
 from tidegate.state.chunk import RestoredChunk
-from tidegate.state.frames import picked
-from tidegate.state.hashing import hash_columns
-from tidegate.state.keygroups import key_groups
-from tidegate.state.leaves import Leaf, leaf_expression, leaves_of
 from tidegate.state.table import KeyedTable
 
 _EXPIRES = 0
@@ -36,48 +30,33 @@ _SCAN_SHARE = 16
 """Looking for passed keys means looking at all of them: done once so many of them, one in sixteen, are new since the last time."""
 
 
-class DeduplicateValue(msgspec.Struct, frozen=True, tag_field="format", tag="deduplicate/1"):
-    """What is not keyed: the watermark of the subtask that owned ``groups``. Keys whose time had passed are not in the state."""
-
-    watermark_us: int
-    groups: KeyGroupRange
-    closed: tuple[Closed, ...] = ()
-    """What earlier owners had forgotten beyond that watermark."""
-
-
-class DeduplicateOperator:
+class DeduplicateOperator(Tabled[KeyedTable]):
     """Input: rows with keys of this subtask's key groups only. Output: some of them, unchanged and in order."""
 
     def __init__(self, node: Deduplicate, context: OperatorContext) -> None:
-        self.counters = OperatorCounters()
+        super().__init__()
         self._node = node
-        self._context = context
         types = {field.name: field for field in node.schema}
-        self._leaves = leaves_of(tuple(types[key] for key in node.keys))
-        self._taking_apart = [
-            normalised(leaf_expression(leaf), leaf.type).alias(f"k{i}") for i, leaf in enumerate(self._leaves)
-        ]
-        self._hashed = [i for i, leaf in enumerate(self._leaves) if not leaf.presence]
-        self._hashed_types = tuple(self._leaves[i].type for i in self._hashed)
-        self._time_leaf = None if node.within_watermark else _time_leaf(node, self._leaves)
+        self._keys = KeyColumns(tuple(types[key] for key in node.keys))
+        by_key = node.event_time is not None and not node.within_watermark
+        self._time_leaf = self._keys.leaf(*node.event_time.path) if by_key and node.event_time is not None else None
         self._forgets = node.within_watermark or self._time_leaf is not None
         self._table = KeyedTable(
-            [polars_type(leaf.type) for leaf in self._leaves],
+            self._keys.types,
             [pl.Int64()] if node.within_watermark else [],
-            hash_keys=self._hash_keys,
+            hash_keys=self._keys.hashes,
             groups=context.groups,
             max_parallelism=context.max_parallelism,
             capture_rows=context.capture_rows,
         )
-        self._watermark_us = WATERMARK_MIN_US
-        self._closed: tuple[Closed, ...] = ()
+        self._horizon = restored_horizon(context)
         self._added_rows = 0
         self._restore(context.restored)
 
     def on_batch(self, batch: Batch) -> Iterator[Output]:
         rows = batch.rows
-        keys = rows.select(self._taking_apart)
-        until_us = self._passed_until(keys)
+        keys = self._keys.normalised(rows)
+        until_us = self._horizon.until_us(lambda: self._keys.hashes(keys))
         if (late := self._late(rows, until_us)) is not None:
             self.counters.late_rows += int(np.count_nonzero(late))
             on_time = np.flatnonzero(~late)
@@ -91,7 +70,7 @@ class DeduplicateOperator:
             yield batch.with_rows(rows if len(firsts) == rows.height else rows[firsts])
 
     def on_watermark(self, watermark_us: int) -> Iterator[Output]:
-        self._watermark_us = max(self._watermark_us, watermark_us)
+        self._horizon.advance(watermark_us)
         due = self._added_rows * _SCAN_SHARE >= self._table.live_rows or watermark_us >= WATERMARK_MAX_US
         if self._forgets and due and self._table.live_rows:
             self._added_rows = 0
@@ -99,34 +78,9 @@ class DeduplicateOperator:
             self._count()
         return iter(())
 
-    def output_watermark(self, watermark_us: int) -> int | None:
-        return watermark_us
-
-    def on_status(self, status: SourceStatus) -> Iterator[Output]:
-        return iter(())
-
-    def on_end(self) -> Iterator[Output]:
-        return iter(())
-
     def snapshot(self, checkpoint: CheckpointId) -> OperatorState:
-        closed = beyond(self._closed, self._context.groups, self._watermark_us)
-        value = DeduplicateValue(self._watermark_us, self._context.groups, closed)
-        return OperatorState(chunks=self._table.snapshot(checkpoint), value=msgspec.msgpack.encode(value))
-
-    def capture(self) -> None:
-        self._table.capture()
-
-    def abandon_capture(self, checkpoint: CheckpointId) -> None:
-        self._table.abandon_capture(checkpoint)
-
-    def on_stored(self, checkpoint: CheckpointId, handles: tuple[ChunkHandle, ...]) -> None:
-        self._table.on_stored(checkpoint, handles)
-
-    def on_completed(self, checkpoint: CheckpointId) -> None:
-        self._table.on_completed(checkpoint)
-
-    def on_committed(self, checkpoint: CheckpointId) -> None:
-        return None
+        value = msgspec.msgpack.encode(self._horizon.value())
+        return OperatorState(chunks=self._table.snapshot(checkpoint), value=value)
 
     # -- late rows
 
@@ -137,14 +91,6 @@ class DeduplicateOperator:
         bound = until_us if isinstance(until_us, int) else pl.Series(until_us)
         late = rows.select((_time_of(self._node.event_time) <= bound).fill_null(False)).to_series()
         return late.to_numpy() if late.any() else None
-
-    def _passed_until(self, keys: pl.DataFrame) -> int | NDArray[np.int64]:
-        """The watermark; for every row its own, where an earlier owner of its key had seen a later one."""
-        self._closed = beyond(self._closed, self._context.groups, self._watermark_us)
-        if not self._closed:
-            return self._watermark_us
-        groups = key_groups(self._hash_keys(keys), self._context.max_parallelism)
-        return np.maximum(closed_until(self._closed, groups.astype(np.int64)), self._watermark_us)
 
     # -- keys
 
@@ -169,13 +115,8 @@ class DeduplicateOperator:
 
     def _passed_rows(self) -> NDArray[np.int64]:
         if self._time_leaf is not None:
-            return self._table.rows_at_most(self._time_leaf, self._watermark_us)
-        return self._table.rows_with_value_at_most(_EXPIRES, self._watermark_us)
-
-    def _hash_keys(self, keys: pl.DataFrame) -> NDArray[np.uint64]:
-        """As the exchange hashes whole keys: a struct by its fields, without the leaf that says whether it is null."""
-        plain = keys if len(self._hashed) == len(self._leaves) else picked(keys, [f"k{i}" for i in self._hashed])
-        return hash_columns(plain, self._hashed_types)
+            return self._table.rows_at_most(self._time_leaf, self._horizon.watermark_us)
+        return self._table.rows_with_value_at_most(_EXPIRES, self._horizon.watermark_us)
 
     def _count(self) -> None:
         self.counters.state_rows = self._table.live_rows
@@ -184,24 +125,14 @@ class DeduplicateOperator:
     # -- restoring
 
     def _restore(self, restored: Restored) -> None:
-        owners = [_decoded(value) for value in restored.values]
-        overlapping = [owner for owner in owners if owner.groups.intersect(self._context.groups) is not None]
-        self._watermark_us = min((owner.watermark_us for owner in overlapping), default=WATERMARK_MIN_US)
-        closed = [one for owner in overlapping for one in (Closed(owner.groups, owner.watermark_us), *owner.closed)]
-        self._closed = beyond(closed, self._context.groups, self._watermark_us)
-        self._table.restore([self._without_passed(chunk, closed) for chunk in restored.chunks])
+        self._table.restore([self._without_passed(chunk) for chunk in restored.chunks])
         self._count()
 
-    def _without_passed(self, chunk: RestoredChunk, closed: list[Closed]) -> RestoredChunk:
-        """Keys that their owner had forgotten before the barrier."""
+    def _without_passed(self, chunk: RestoredChunk) -> RestoredChunk:
         if not self._forgets:
             return chunk
-        time = pl.col(f"v{_EXPIRES}" if self._time_leaf is None else f"k{self._time_leaf}").to_physical()
-        gone = pl.lit(False)
-        for one in closed:
-            owned = (pl.col("kg") >= one.groups.start) & (pl.col("kg") < one.groups.stop)
-            gone = gone | (owned & (time <= one.until_us))
-        return RestoredChunk(chunk.handle, chunk.rows.filter(~gone.fill_null(False)))
+        time = pl.col(f"v{_EXPIRES}" if self._time_leaf is None else f"k{self._time_leaf}")
+        return self._horizon.without_closed(chunk, time.to_physical())
 
 
 def _first_positions(found: NDArray[np.int64], fresh: NDArray[np.bool_]) -> NDArray[np.int64]:
@@ -215,22 +146,3 @@ def _time_of(event_time: EventTimeKey) -> pl.Expr:
     """Microseconds; of a window, its end."""
     column = pl.col(event_time.column)
     return (column if event_time.field is None else column.struct.field(event_time.field)).to_physical()
-
-
-def _time_leaf(node: Deduplicate, leaves: tuple[Leaf, ...]) -> int | None:
-    """Which key column is the event time; None when the keys do without it."""
-    if node.event_time is None:
-        return None
-    field = node.event_time.field
-    wanted = (node.event_time.column,) if field is None else (node.event_time.column, field)
-    return next((i for i, leaf in enumerate(leaves) if leaf.path == wanted), None)
-
-
-def _decoded(value: bytes) -> DeduplicateValue:
-    try:
-        return msgspec.msgpack.decode(value, type=DeduplicateValue)
-    except msgspec.MsgspecError as error:
-        raise CorruptSnapshot(
-            f"the watermark of a deduplication cannot be read: {error}",
-            hint="restore an older checkpoint, or use the Tidegate version that wrote this one",
-        ) from error

@@ -17,8 +17,8 @@ from tidegate.model.elements import WATERMARK_MAX_US, WATERMARK_MIN_US
 from tidegate.model.ids import CheckpointId
 from tidegate.model.snapshot import ChunkHandle
 from tidegate.model.types import Field, Schema
-from tidegate.operators.closed import Closed
 from tidegate.operators.columns import polars_type
+from tidegate.operators.horizon import Horizon
 from tidegate.operators.protocol import OperatorContext
 from tidegate.plan.keyed import JoinSide, Moment
 from tidegate.state.chunk import NewChunk, RestoredChunk
@@ -207,10 +207,11 @@ class StoredSide:
     def on_completed(self, checkpoint: CheckpointId) -> None:
         self._table.on_completed(checkpoint)
 
-    def restore(self, chunks: tuple[RestoredChunk, ...], closed: list[Closed]) -> None:
-        """``closed``: how far each old owner's watermark had come, and what it had forgotten by it."""
+    def restore(self, chunks: tuple[RestoredChunk, ...], horizon: Horizon) -> None:
+        """``horizon``: what each old owner had forgotten. After a drain nothing is left, whenever it would have expired."""
+        expires = pl.col(f"k{_EXPIRES}").fill_null(WATERMARK_MAX_US)
         mine = [chunk for chunk in chunks if chunk.rows.height and chunk.rows["k0"][0] == self._number]
-        self._table.restore([_without_expired(chunk, closed) for chunk in mine])
+        self._table.restore([horizon.without_closed(chunk, expires) for chunk in mine])
         live = self._table.all_rows()
         for start in range(0, len(live), _INDEXED_AT_ONCE):
             rows = live[start : start + _INDEXED_AT_ONCE]
@@ -221,12 +222,3 @@ class StoredSide:
 
 def _never_if_null(expires: pl.Series) -> Times:
     return expires.fill_null(NEVER_US).to_numpy()
-
-
-def _without_expired(chunk: RestoredChunk, closed: list[Closed]) -> RestoredChunk:
-    gone = pl.lit(False)
-    for one in closed:
-        owned = (pl.col("kg") >= one.groups.start) & (pl.col("kg") < one.groups.stop)
-        everything = one.until_us >= WATERMARK_MAX_US
-        gone = gone | (owned if everything else owned & (pl.col(f"k{_EXPIRES}") <= one.until_us))
-    return RestoredChunk(chunk.handle, chunk.rows.filter(~gone.fill_null(False)))

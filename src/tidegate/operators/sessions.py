@@ -17,10 +17,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tidegate.model.elements import WATERMARK_MIN_US, Batch, Output, SourceStatus
-from tidegate.model.errors import CorruptSnapshot
+from tidegate.model.elements import Batch, Output
 from tidegate.model.ids import CheckpointId
-from tidegate.model.snapshot import ChunkHandle, KeyGroupRange
 from tidegate.operators.accumulators.protocol import (
     Merging,
     Settling,
@@ -28,10 +26,10 @@ from tidegate.operators.accumulators.protocol import (
     partial_expressions,
 )
 from tidegate.operators.accumulators.registry import accumulator_of
-from tidegate.operators.closed import Closed, beyond, closed_until
 from tidegate.operators.columns import polars_type
-from tidegate.operators.partial_aggregate import normalised
-from tidegate.operators.protocol import OperatorContext, OperatorCounters, OperatorState, Restored
+from tidegate.operators.horizon import restored_horizon
+from tidegate.operators.keys import KeyColumns
+from tidegate.operators.protocol import OperatorContext, OperatorState, Restored
 from tidegate.operators.session_intervals import (
     END,
     FIRST_END,
@@ -45,14 +43,11 @@ from tidegate.operators.session_intervals import (
     state_types,
     unpacked,
 )
+from tidegate.operators.tabled import Tabled
 from tidegate.operators.whole_results import check_size
 from tidegate.plan.keyed import SessionAggregate
 from tidegate.plan.relational import OutputMode
 from tidegate.state.chunk import RestoredChunk
-from tidegate.state.frames import picked
-from tidegate.state.hashing import hash_columns
-from tidegate.state.keygroups import key_groups
-from tidegate.state.leaves import leaf_expression, leaves_of, put_together
 from tidegate.state.table import KeyedTable
 
 SLICE_ROWS = 1 << 15
@@ -61,52 +56,36 @@ _FIRST_END, _ENDS = 0, 2
 """Among the value columns."""
 
 
-class SessionsValue(msgspec.Struct, frozen=True, tag_field="format", tag="sessions/1"):
-    """What is not keyed: the watermark of the subtask that owned ``groups``. Sessions it had closed are not in the state."""
-
-    watermark_us: int
-    groups: KeyGroupRange
-    closed: tuple[Closed, ...] = ()
-    """What earlier owners had closed beyond that watermark."""
-
-
-class SessionAggregateOperator:
+class SessionAggregateOperator(Tabled[KeyedTable]):
     """Input: rows with keys of this subtask's key groups only, no session of them null. Output: ``SessionAggregate.schema``."""
 
     def __init__(self, node: SessionAggregate, context: OperatorContext) -> None:
-        self.counters = OperatorCounters()
+        super().__init__()
         self._node = node
         self._context = context
         types = {field.name: field for field in node.input_schema}
-        self._keys = tuple(types[key] for key in node.keys)
+        self._keys = KeyColumns(tuple(types[key] for key in node.keys))
         self._session_type = polars_type(types[node.session].type)
         self._accumulators = tuple(accumulator_of(call) for call in node.calls)
         self._merging = Merging(self._accumulators)
         self._settling = Settling(self._accumulators)
         self._read = list(dict.fromkeys(name for call in node.calls for name in call.reads))
-        self._leaves = leaves_of(self._keys)
-        self._taking_apart = [
-            normalised(leaf_expression(leaf), leaf.type).alias(f"k{i}") for i, leaf in enumerate(self._leaves)
-        ] or [pl.repeat(True, pl.len()).alias("k0")]
-        self._hashed = [i for i, leaf in enumerate(self._leaves) if not leaf.presence]
-        self._hashed_types = tuple(self._leaves[i].type for i in self._hashed)
         self._closes = node.event_time and node.mode is not OutputMode.COMPLETE
         self._table = KeyedTable(
-            [polars_type(leaf.type) for leaf in self._leaves] or [pl.Boolean()],
+            self._keys.types,
             state_types([polars_type(field.type) for a in self._accumulators for field in a.columns]),
-            hash_keys=self._hash_keys,
+            hash_keys=self._keys.hashes,
             groups=context.groups,
             max_parallelism=context.max_parallelism,
             capture_rows=context.capture_rows,
         )
-        self._watermark_us = WATERMARK_MIN_US
-        self._closed: tuple[Closed, ...] = ()
+        self._horizon = restored_horizon(context)
         self._first_end_us: int | None = None
         self._sessions = 0
         self._restore(context.restored)
 
     def on_batch(self, batch: Batch) -> Iterator[Output]:
-        rows, keys = self._on_time(batch.rows, batch.rows.select(self._taking_apart))
+        rows, keys = self._on_time(batch.rows, self._keys.normalised(batch.rows))
         if rows.height:
             found, _ = self._table.upsert(keys)
             self._merge(np.unique(found), self._sessions_of(rows, found))
@@ -114,12 +93,13 @@ class SessionAggregateOperator:
         return iter(())
 
     def on_watermark(self, watermark_us: int) -> Iterator[Output]:
-        self._watermark_us = max(self._watermark_us, watermark_us)
-        if not self._closes or self._first_end_us is None or self._first_end_us > self._watermark_us:
+        self._horizon.advance(watermark_us)
+        reached_us = self._horizon.watermark_us
+        if not self._closes or self._first_end_us is None or self._first_end_us > reached_us:
             return
-        rows = self._table.rows_with_value_at_most(_FIRST_END, self._watermark_us)
+        rows = self._table.rows_with_value_at_most(_FIRST_END, reached_us)
         sessions = self._unpacked(rows)
-        over = sessions.get_column(END) <= self._watermark_us
+        over = sessions.get_column(END) <= reached_us
         keys = self._table.keys_of(rows)
         self._keep(rows, sessions.filter(~over))
         self._sessions -= int(over.sum())
@@ -137,54 +117,22 @@ class SessionAggregateOperator:
             piece = rows[start : start + SLICE_ROWS]
             yield from self._results(self._unpacked(piece), piece, self._table.keys_of(piece))
 
-    def output_watermark(self, watermark_us: int) -> int | None:
-        return watermark_us
-
-    def on_status(self, status: SourceStatus) -> Iterator[Output]:
-        return iter(())
-
-    def on_end(self) -> Iterator[Output]:
-        return iter(())
-
     def snapshot(self, checkpoint: CheckpointId) -> OperatorState:
-        closed = beyond(self._closed, self._context.groups, self._watermark_us)
-        value = SessionsValue(self._watermark_us, self._context.groups, closed)
-        return OperatorState(chunks=self._table.snapshot(checkpoint), value=msgspec.msgpack.encode(value))
-
-    def capture(self) -> None:
-        self._table.capture()
-
-    def abandon_capture(self, checkpoint: CheckpointId) -> None:
-        self._table.abandon_capture(checkpoint)
-
-    def on_stored(self, checkpoint: CheckpointId, handles: tuple[ChunkHandle, ...]) -> None:
-        self._table.on_stored(checkpoint, handles)
-
-    def on_completed(self, checkpoint: CheckpointId) -> None:
-        self._table.on_completed(checkpoint)
-
-    def on_committed(self, checkpoint: CheckpointId) -> None:
-        return None
+        value = msgspec.msgpack.encode(self._horizon.value())
+        return OperatorState(chunks=self._table.snapshot(checkpoint), value=value)
 
     # -- rows to sessions
 
     def _on_time(self, rows: pl.DataFrame, keys: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-        if not self._node.event_time or (self._watermark_us == WATERMARK_MIN_US and not self._closed):
+        if not self._node.event_time or self._horizon.open:
             return rows, keys
         end = pl.col(self._node.session).struct.field("end").to_physical()
-        late = rows.select(end <= self._late_until(keys)).to_series()
+        until_us = self._horizon.until_us(lambda: self._keys.hashes(keys))
+        late = rows.select(end <= (until_us if isinstance(until_us, int) else pl.Series(until_us))).to_series()
         if not late.any():
             return rows, keys
         self.counters.late_rows += int(late.sum())
         return rows.filter(~late), keys.filter(~late)
-
-    def _late_until(self, keys: pl.DataFrame) -> int | pl.Series:
-        """Of every row, where what an earlier owner had closed lies beyond the watermark; otherwise one for all of them."""
-        self._closed = beyond(self._closed, self._context.groups, self._watermark_us)
-        if not self._closed:
-            return self._watermark_us
-        groups = key_groups(self._hash_keys(keys), self._context.max_parallelism)
-        return pl.Series(np.maximum(closed_until(self._closed, groups.astype(np.int64)), self._watermark_us))
 
     def _sessions_of(self, rows: pl.DataFrame, found: NDArray[np.int64]) -> pl.DataFrame:
         """The rows of a batch, as sessions among themselves: ``ROW START END`` and the accumulators."""
@@ -243,17 +191,9 @@ class SessionAggregateOperator:
             whose = keys[np.searchsorted(rows, piece.get_column(ROW).to_numpy())]
             window = piece.select(pl.struct(pl.col(START).alias("start"), pl.col(END).alias("end"))).to_series()
             columns = {self._node.session: window.cast(self._session_type)}
-            if self._keys:
-                columns |= {column.name: column for column in put_together(whose, self._keys).get_columns()}
+            columns |= {column.name: column for column in self._keys.whole(whose)}
             columns |= {a.call.name: a.finish(piece) for a in self._accumulators}
             yield Batch(pl.DataFrame([columns[field.name].alias(field.name) for field in self._node.schema]))
-
-    def _hash_keys(self, keys: pl.DataFrame) -> NDArray[np.uint64]:
-        """As the exchange hashes whole keys: a struct by its fields, without the leaf that says whether it is null."""
-        if not self._leaves:
-            return np.zeros(keys.height, np.uint64)
-        plain = keys if len(self._hashed) == len(self._leaves) else picked(keys, [f"k{i}" for i in self._hashed])
-        return hash_columns(plain, self._hashed_types)
 
     def _count(self) -> None:
         self.counters.state_rows = self._sessions
@@ -262,23 +202,18 @@ class SessionAggregateOperator:
     # -- restoring
 
     def _restore(self, restored: Restored) -> None:
-        owners = [_decoded(value) for value in restored.values]
-        overlapping = [owner for owner in owners if owner.groups.intersect(self._context.groups) is not None]
-        self._watermark_us = min((owner.watermark_us for owner in overlapping), default=WATERMARK_MIN_US)
-        closed = [one for owner in overlapping for one in (Closed(owner.groups, owner.watermark_us), *owner.closed)]
-        self._closed = beyond(closed, self._context.groups, self._watermark_us)
-        self._table.restore([self._without_closed(chunk, closed) for chunk in restored.chunks])
+        self._table.restore([self._without_closed(chunk) for chunk in restored.chunks])
         self._sessions = self._unpacked(self._table.all_rows()).height
         self._first_end_us = self._table.smallest_value(_FIRST_END)
         self._count()
 
-    def _without_closed(self, chunk: RestoredChunk, closed: list[Closed]) -> RestoredChunk:
+    def _without_closed(self, chunk: RestoredChunk) -> RestoredChunk:
         """Without the sessions that their owner had closed before the barrier: stored earlier, emitted, gone."""
-        if not self._closes or not closed or not chunk.rows.height:
+        if not self._closes or not chunk.rows.height:
             return chunk
         rows, accumulators = chunk.rows, len(self._merging.names)
         names = rows.columns
-        until = pl.Series(closed_until(tuple(closed), rows.get_column("kg").cast(pl.Int64).to_numpy()))
+        until = pl.Series(self._horizon.restored_until_us(chunk))
         lists = [f"v{i}" for i in range(1, _ENDS + 1 + accumulators)]
         sessions = rows.with_row_index(ROW).with_columns(until.alias(FIRST_END)).explode(lists)
         left = sessions.filter(pl.col(f"v{_ENDS}") > pl.col(FIRST_END))
@@ -288,13 +223,3 @@ class SessionAggregateOperator:
         )
         first = pl.col(f"v{_ENDS}").list.min()
         return RestoredChunk(chunk.handle, together.with_columns(first.alias(f"v{_FIRST_END}")).select(names))
-
-
-def _decoded(value: bytes) -> SessionsValue:
-    try:
-        return msgspec.msgpack.decode(value, type=SessionsValue)
-    except msgspec.MsgspecError as error:
-        raise CorruptSnapshot(
-            f"the watermark of a session window cannot be read: {error}",
-            hint="restore an older checkpoint, or use the Tidegate version that wrote this one",
-        ) from error

@@ -11,16 +11,16 @@ from collections.abc import Callable, Iterator
 import msgspec
 import polars as pl
 
-from tidegate.model.elements import WATERMARK_MIN_US, Batch, Output, SourceStatus
+from tidegate.model.elements import WATERMARK_MIN_US, Batch, Output
 from tidegate.model.errors import Bug, CorruptSnapshot
 from tidegate.model.ids import CheckpointId
-from tidegate.model.snapshot import ChunkHandle
-from tidegate.operators.protocol import OperatorContext, OperatorCounters, OperatorState
+from tidegate.operators.protocol import OperatorContext, OperatorState
 from tidegate.operators.stateful.codec import Codec
 from tidegate.operators.stateful.grouping import KeyGrouping
 from tidegate.operators.stateful.keyed_state import KeyedState
 from tidegate.operators.stateful.processor import Processor
 from tidegate.operators.stateful.variables import Declared, Variables
+from tidegate.operators.tabled import Tabled
 from tidegate.operators.user_functions import Load, failure, load_function
 from tidegate.plan.keyed import StatefulKind, StatefulProcess, TimeMode
 from tidegate.state.entries import EntryTable
@@ -38,7 +38,7 @@ class ProcessValue(msgspec.Struct, frozen=True, tag_field="format", tag="process
     variables: tuple[Declared, ...]
 
 
-class StatefulProcessOperator:
+class StatefulProcessOperator(Tabled[EntryTable]):
     """Input: rows of ``input_schema``, keys of this subtask's key groups only. ``Timed``: it must be told what the clock shows."""
 
     def __init__(
@@ -47,7 +47,7 @@ class StatefulProcessOperator:
         context: OperatorContext,
         load: Load,
     ) -> None:
-        self.counters = OperatorCounters()
+        super().__init__()
         self._node = node
         self._operator = f"{node.kind.value}({node.label})"
         types = {field.name: field for field in node.input_schema}
@@ -96,12 +96,6 @@ class StatefulProcessOperator:
         self._tell_watermark(watermark_us)
         if self._node.time_mode is TimeMode.EVENT:
             yield from self._fire(self._state.watermark_ms)
-
-    def output_watermark(self, watermark_us: int) -> int | None:
-        return watermark_us
-
-    def on_status(self, status: SourceStatus) -> Iterator[Output]:
-        return iter(())
 
     def on_end(self) -> Iterator[Output]:
         self._take_initial()
@@ -209,21 +203,6 @@ class StatefulProcessOperator:
         self._take_initial()
         value = ProcessValue(self._watermark_us, self._state.variables.all)
         return OperatorState(chunks=self._table.snapshot(checkpoint), value=msgspec.msgpack.encode(value))
-
-    def capture(self) -> None:
-        self._table.capture()
-
-    def abandon_capture(self, checkpoint: CheckpointId) -> None:
-        self._table.abandon_capture(checkpoint)
-
-    def on_stored(self, checkpoint: CheckpointId, handles: tuple[ChunkHandle, ...]) -> None:
-        self._table.on_stored(checkpoint, handles)
-
-    def on_completed(self, checkpoint: CheckpointId) -> None:
-        self._table.on_completed(checkpoint)
-
-    def on_committed(self, checkpoint: CheckpointId) -> None:
-        return None
 
     def close(self) -> None:
         self._processor.close()

@@ -16,11 +16,11 @@ import polars as pl
 from tidegate.model.elements import WATERMARK_MAX_US, WATERMARK_MIN_US, Batch, Output, SourceStatus
 from tidegate.model.errors import CorruptSnapshot
 from tidegate.model.ids import CheckpointId
-from tidegate.model.snapshot import ChunkHandle, KeyGroupRange
+from tidegate.model.snapshot import ChunkHandle
 from tidegate.model.types import Schema
-from tidegate.operators.closed import Closed, beyond, closed_until
 from tidegate.operators.columns import empty_frame
 from tidegate.operators.expressions import Predicate
+from tidegate.operators.horizon import Horizon, HorizonValue
 from tidegate.operators.join_state import StoredSide, hashes_of, key_schema, keys_of, times_of
 from tidegate.operators.protocol import OperatorContext, OperatorCounters, OperatorState, Restored
 from tidegate.plan.expressions import columns_of
@@ -28,7 +28,6 @@ from tidegate.plan.keyed import Moment, StreamJoin, StreamJoinKind
 from tidegate.state.chunk import NewChunk
 from tidegate.state.columns import Mask, Rows
 from tidegate.state.index import Hashes
-from tidegate.state.keygroups import key_groups
 from tidegate.state.row_index import Times
 
 LEFT, RIGHT = 0, 1
@@ -38,14 +37,11 @@ _PAIR = "#pair"
 
 
 class JoinValue(msgspec.Struct, frozen=True, tag_field="format", tag="stream-join/1"):
-    """What is not keyed: the watermark of the subtask that owned ``groups``. Rows it had let expire are not in the state."""
+    """What is not keyed. Rows that the horizon had let expire are not in the state."""
 
-    watermark_us: int
-    groups: KeyGroupRange
+    horizon: HorizonValue
     next_number: int
     """No stored row has this number or a higher one."""
-    closed: tuple[Closed, ...] = ()
-    """How far earlier owners had come beyond that watermark."""
 
 
 class StreamJoinOperator:
@@ -70,9 +66,10 @@ class StreamJoinOperator:
             StoredSide(side, port, context, marked=port in self._preserved, ordered_by=ordered_by[port])
             for port, side in enumerate(self._sides)
         )
-        self._next_number = 0
-        self._watermark_us = WATERMARK_MIN_US
-        self._closed: tuple[Closed, ...] = ()
+        values = [_decoded(value) for value in context.restored.values]
+        self._horizon = Horizon(context, (value.horizon for value in values))
+        # All of them count, not only those of our key groups: the next rescale may bring any two together.
+        self._next_number = max((value.next_number for value in values), default=0)
         self._handed_out: dict[CheckpointId, tuple[tuple[ChunkHandle | NewChunk, ...], ...]] = {}
         self._restore(context.restored)
 
@@ -89,7 +86,7 @@ class StreamJoinOperator:
         matched = np.zeros(rows.height, np.bool_)
         yield from self._match(port, rows, leaves, hashes, matched)
         expires = self._expires(rows, port)
-        stay = (expires > self._watermark_us).fill_null(True).to_numpy()
+        stay = (expires > self._horizon.watermark_us).fill_null(True).to_numpy()
         if self._semi and port == LEFT:
             stay &= ~matched
         if port in self._preserved and not (gone := stay | matched).all():
@@ -99,9 +96,9 @@ class StreamJoinOperator:
         self._count()
 
     def on_watermark(self, watermark_us: int) -> Iterator[Output]:
-        self._watermark_us = max(self._watermark_us, watermark_us)
+        self._horizon.advance(watermark_us)
         for port, stored in enumerate(self._stored):
-            for rows in stored.expire(self._watermark_us, _SLICE_ROWS):
+            for rows in stored.expire(self._horizon.watermark_us, _SLICE_ROWS):
                 yield self._alone(stored.rows(rows), port)
         self._count()
 
@@ -125,22 +122,16 @@ class StreamJoinOperator:
         leaves = keys_of(rows, keys)
         hashes = hashes_of(leaves, keys)
         event_time = self._sides[port].event_time
-        if event_time is None or (self._watermark_us == WATERMARK_MIN_US and not self._closed):
+        if event_time is None or self._horizon.open:
             return rows, leaves, hashes
         # A null event time is never late.
-        late = (times_of(rows, event_time) <= self._late_until(hashes)).fill_null(False)
+        until_us = self._horizon.until_us(lambda: hashes)
+        bound = until_us if isinstance(until_us, int) else pl.Series(until_us)
+        late = (times_of(rows, event_time) <= bound).fill_null(False)
         if not late.any():
             return rows, leaves, hashes
         self.counters.late_rows += int(late.sum())
         return rows.filter(~late), leaves.filter(~late), hashes[~late.to_numpy()]
-
-    def _late_until(self, hashes: Hashes) -> int | pl.Series:
-        """Of every row, where an earlier owner had come beyond the watermark; otherwise one for all of them."""
-        self._closed = beyond(self._closed, self._context.groups, self._watermark_us)
-        if not self._closed:
-            return self._watermark_us
-        groups = key_groups(hashes, self._context.max_parallelism)
-        return pl.Series(np.maximum(closed_until(self._closed, groups), self._watermark_us))
 
     def _match(
         self, port: int, rows: pl.DataFrame, leaves: pl.DataFrame, hashes: Hashes, matched: Mask
@@ -226,8 +217,7 @@ class StreamJoinOperator:
     # -- snapshots
 
     def snapshot(self, checkpoint: CheckpointId) -> OperatorState:
-        closed = beyond(self._closed, self._context.groups, self._watermark_us)
-        value = JoinValue(self._watermark_us, self._context.groups, self._next_number, closed)
+        value = JoinValue(self._horizon.value(), self._next_number)
         parts = tuple(stored.snapshot(checkpoint) for stored in self._stored)
         self._handed_out[checkpoint] = parts
         return OperatorState(
@@ -259,15 +249,8 @@ class StreamJoinOperator:
         return None
 
     def _restore(self, restored: Restored) -> None:
-        owners = [_decoded(value) for value in restored.values]
-        overlapping = [owner for owner in owners if owner.groups.intersect(self._context.groups) is not None]
-        self._watermark_us = min((owner.watermark_us for owner in overlapping), default=WATERMARK_MIN_US)
-        # All of them count, not only those of our key groups: the next rescale may bring any two together.
-        self._next_number = max((owner.next_number for owner in owners), default=0)
-        closed = [one for owner in overlapping for one in (Closed(owner.groups, owner.watermark_us), *owner.closed)]
-        self._closed = beyond(closed, self._context.groups, self._watermark_us)
         for stored in self._stored:
-            stored.restore(restored.chunks, closed)
+            stored.restore(restored.chunks, self._horizon)
         self._count()
 
 

@@ -152,6 +152,10 @@ class EventTimeKey:
     column: str
     field: str | None
 
+    @property
+    def path(self) -> tuple[str, ...]:
+        return (self.column,) if self.field is None else (self.column, self.field)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Aggregate:

@@ -20,7 +20,7 @@ keyed = mutant = Catalogue()
     "T26", "Sessions that had left before the barrier come back with the state: rows twice.", seeds(33, faults=CRASHES)
 )
 def closed_sessions_come_back(plant: Planting) -> None:
-    plant.method(SessionAggregateOperator, "_without_closed", lambda original, self, chunk, closed: chunk)
+    plant.method(SessionAggregateOperator, "_without_closed", lambda original, self, chunk: chunk)
 
 
 @mutant("T59", "A deduplication starts empty after a restore: rows twice.", seeds(30, faults=CRASHES))
