@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidegate.operators import join_state
+import polars as pl
+
 from tidegate.operators.deduplicate import DeduplicateOperator
+from tidegate.operators.horizon import Horizon
 from tidegate.operators.join_state import StoredSide
 from tidegate.operators.sessions import SessionAggregateOperator
 from tidegate.operators.stream_join import StreamJoinOperator
+from tidegate.state.chunk import RestoredChunk
 from tidegate.testing.mutants.barriers import CRASHES
 from tidegate.testing.mutants.mutant import Catalogue, seeds
 from tidegate.testing.mutants.planting import Planting
@@ -37,7 +40,15 @@ def a_deduplication_forgets_its_keys_at_restore(plant: Planting) -> None:
     seeds(113, faults=CRASHES),
 )
 def expired_rows_of_a_join_come_back(plant: Planting) -> None:
-    plant.function(join_state._without_expired, lambda original, chunk, closed: chunk)
+    class Oblivious(Horizon):
+        def without_closed(self, chunk: RestoredChunk, time: pl.Expr) -> RestoredChunk:
+            return chunk
+
+    def wrong(original: Any, self: StoredSide, chunks: Any, horizon: Horizon) -> None:
+        horizon.__class__ = Oblivious
+        original(self, chunks, horizon)
+
+    plant.method(StoredSide, "restore", wrong)
 
 
 @mutant("T59", "One side of a join starts empty after a restore: partners are never found.", seeds(3, faults=CRASHES))
