@@ -18,7 +18,7 @@ from tests.property.test_slots import MAX_PARALLELISM, run, skewed, stopwatch, t
 from tidegate.model.elements import Barrier
 from tidegate.model.errors import InvalidQuery
 from tidegate.model.ids import ChannelId, CheckpointId, OperatorId
-from tidegate.operators import aggregate, sort
+from tidegate.operators import pieces
 from tidegate.plan.graph import JobGraph
 from tidegate.plan.ordering import Limit, Sort, SortKey
 from tidegate.plan.relational import OutputMode, Plan, Sink
@@ -33,8 +33,7 @@ quick = settings(max_examples=40, deadline=None, suppress_health_check=list(Heal
 def small_pieces() -> Iterator[None]:
     """Results leave in many pieces, so that back-pressure stops them half way."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(aggregate, "SLICE_ROWS", 2)
-        patch.setattr(sort, "SLICE_ROWS", 1)
+        patch.setattr(pieces, "PIECE_ROWS", 2)
         yield
 
 

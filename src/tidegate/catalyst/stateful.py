@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import pyarrow as pa
+from dataclasses import replace
+
 from pyspark import cloudpickle
 from pyspark.errors import PySparkException
 from pyspark.sql.types import StructType
@@ -11,6 +12,7 @@ from tidegate.catalyst.context import Context, aligned, attributes, nullability,
 from tidegate.catalyst.java import Java, class_name, items, one_line
 from tidegate.catalyst.naming import Relation, Scope, fields_of
 from tidegate.catalyst.python_functions import command_of
+from tidegate.catalyst.static_rows import collected
 from tidegate.catalyst.tree import Node, read
 from tidegate.catalyst.types import schema_of
 from tidegate.connectors.pyspark_state.declaring import declared_schemas
@@ -36,28 +38,26 @@ def transform_with_state(context: Context, plan: Java, child: Relation) -> Relat
     below = attributes(plan.left())
     keys = below[: int(plan.groupingAttributesLen())]
     kind = StatefulKind.TRANSFORM_PANDAS if str(plan.userFacingDataType()) == "pandas" else StatefulKind.TRANSFORM_ROW
-    relation = _process(context, plan, child, kind, keys, below, str(plan.timeMode().toString()))
-    node = relation.plan
-    assert isinstance(node, StatefulProcess)
-    loaded = cloudpickle.loads(node.command)
-    schemas = declared_schemas(loaded[0], lambda schema: _read_schema(context, schema), node.time_mode)
-    changes: dict[str, object] = {"state_schemas": schemas}
+    function = read(plan.functionExpr())
+    wrapper, *_ = cloudpickle.loads(command_of(function))
+    label = type(wrapper.__self__._stateful_processor).__name__  # The user's class, not PySpark's wrapper.
+    node, scope = _process(context, plan, child, kind, function, label, keys, below, str(plan.timeMode().toString()))
+    schemas = declared_schemas(wrapper, lambda schema: _read_schema(context, schema), node.time_mode)
+    node = replace(node, state_schemas=schemas)
     if plan.hasInitialState():
-        table, schema, names = _initial(context, plan, [context_type.type for context_type in _key_fields(node)])
-        changes |= {"initial": table, "initial_schema": schema, "initial_names": names}
-    return Relation(_replaced(node, changes), relation.scope)
+        table, schema, names = _initial(context, plan, [field.type for field in node.key_schema])
+        node = replace(node, initial=table, initial_schema=schema, initial_names=names)
+    return Relation(node, scope)
 
 
 def apply_with_state(context: Context, plan: Java, child: Relation) -> Relation:
     """``FlatMapGroupsInPandasWithState``."""
     keys = [read(attribute) for attribute in items(plan.groupingAttributes())]
     below = attributes(plan.child())
-    relation = _process(
-        context, plan, child, StatefulKind.APPLY_PANDAS, keys, below, class_name(plan.timeout()).rstrip("$")
-    )
-    node = relation.plan
-    assert isinstance(node, StatefulProcess)
-    return Relation(_replaced(node, {"state_schema": schema_of(plan.stateType().json())}), relation.scope)
+    function = read(plan.functionExpr())
+    label, timeout = str(function.fields["name"]), class_name(plan.timeout()).rstrip("$")
+    node, scope = _process(context, plan, child, StatefulKind.APPLY_PANDAS, function, label, keys, below, timeout)
+    return Relation(replace(node, state_schema=schema_of(plan.stateType().json())), scope)
 
 
 def _process(
@@ -65,14 +65,12 @@ def _process(
     plan: Java,
     child: Relation,
     kind: StatefulKind,
+    function: Node,
+    label: str,
     keys: list[Node],
     below: list[Node],
     time_mode: str,
-) -> Relation:
-    function = read(plan.functionExpr())
-    label = str(function.fields["name"])
-    if kind is not StatefulKind.APPLY_PANDAS:
-        label = _processor_name(function)
+) -> tuple[StatefulProcess, Scope]:
     arguments = [child.scope[node.expr_id] for node in function.children]
     key_columns = [child.scope[node.expr_id] for node in keys]
     seen = {column.name for column in arguments}
@@ -107,24 +105,7 @@ def _process(
         zone=context.zone,
         inputs=(source,),
     )
-    return Relation(node, Scope(output))
-
-
-def _processor_name(function: Node) -> str:
-    """The user's class, not PySpark's wrapper."""
-    loaded = cloudpickle.loads(command_of(function))
-    return type(loaded[0].__self__._stateful_processor).__name__
-
-
-def _replaced(node: StatefulProcess, changes: dict[str, object]) -> StatefulProcess:
-    from dataclasses import replace
-
-    return replace(node, **changes)  # pyright: ignore[reportArgumentType]
-
-
-def _key_fields(node: StatefulProcess) -> list[Field]:
-    types = {field.name: field for field in node.input_schema}
-    return [types[name] for name in node.keys]
+    return node, Scope(output)
 
 
 def _has_watermark(plan: Plan) -> bool:
@@ -156,22 +137,7 @@ def _initial(context: Context, plan: Java, key_types: list[object]) -> tuple[byt
             "the initial state is grouped by columns of other types than the stream",
             hint="group both by the same columns; cast those of the initial state",
         )
-    try:
-        rows = context.expressions.run(static).toArrow()
-    except PySparkException as error:
-        raise InvalidQuery(
-            f"the initial state could not be computed: {one_line(error)}",
-            hint="run the DataFrame of the initial state on its own to see the whole error",
-        ) from error
-    rows = rows.rename_columns([column.name for column in columns])
-    rows = rows.cast(pa.schema([_in_utc(one) for one in rows.schema]))
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, rows.schema) as writer:
-        writer.write_table(rows)
+    names = [column.name for column in columns]
+    table, _ = collected(context, static, names, "the initial state", "the DataFrame of the initial state")
     schema = tuple(Field(column.name, column.type) for column in columns)
-    return sink.getvalue().to_pybytes(), schema, tuple(field.name for field in shown[length:])
-
-
-def _in_utc(field: pa.Field) -> pa.Field:
-    zoned = pa.types.is_timestamp(field.type) and field.type.tz is not None
-    return field.with_type(pa.timestamp("us", "UTC")) if zoned else field
+    return table, schema, tuple(field.name for field in shown[length:])

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import pyarrow as pa
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from tidegate.catalyst.context import Context, attributes, output_of
-from tidegate.catalyst.java import Java, class_name, one_line, present
+from tidegate.catalyst.java import Java, class_name, present
 from tidegate.catalyst.join_conditions import conjunction, split
 from tidegate.catalyst.naming import Relation, fields_of
+from tidegate.catalyst.static_rows import collected
 from tidegate.catalyst.tree import read
 from tidegate.model import types as t
 from tidegate.model.errors import InvalidQuery
@@ -50,7 +49,8 @@ def static_join(context: Context, plan: Java, stream: Relation, static: Java, ki
     if not static_schema:
         # Nothing of it is read but that its rows are there; a table without columns would have none.
         static_schema = (Field(context.names.column("any", t.BOOLEAN).name, t.BOOLEAN, nullable=False),)
-    table, rows = _collect(context, static, static_schema)
+    names = [one.name for one in static_schema]
+    table, rows = collected(context, static, names, "the static side of a join", "the static DataFrame")
     both = stream.scope.plus(columns)
     condition = present(plan.condition())
     whole = None if condition is None else context.expressions.convert(condition, both, "JOIN … ON")
@@ -97,33 +97,6 @@ def _static_columns(context: Context, static: Java) -> tuple[Schema, dict[int, C
     return fields_of(
         columns.values(), dict(zip((c.name for c in columns.values()), (one.nullable for one in shown), strict=True))
     ), columns
-
-
-def _collect(context: Context, static: Java, schema: Schema) -> tuple[bytes, int]:
-    """The static rows as an Arrow IPC stream under the plan's names."""
-    try:
-        frame = context.expressions.run(static)
-        rows = (
-            frame.toArrow()
-            if frame.columns
-            else pa.table({"any": [True] * frame.count()}, pa.schema([("any", pa.bool_())]))
-        )
-    except PySparkException as error:
-        raise InvalidQuery(
-            f"the static side of a join could not be computed: {one_line(error)}",
-            hint="run the static DataFrame on its own to see the whole error",
-        ) from error
-    rows = rows.rename_columns([one.name for one in schema])
-    rows = rows.cast(pa.schema([_in_utc(one) for one in rows.schema]))
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, rows.schema) as writer:
-        writer.write_table(rows)
-    return sink.getvalue().to_pybytes(), rows.num_rows
-
-
-def _in_utc(field: pa.Field) -> pa.Field:
-    zoned = pa.types.is_timestamp(field.type) and field.type.tz is not None
-    return field.with_type(pa.timestamp("us", "UTC")) if zoned else field
 
 
 def _seen(static: Schema, kind: JoinKind) -> Schema:

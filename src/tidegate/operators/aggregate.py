@@ -21,6 +21,7 @@ from tidegate.operators.columns import polars_type
 from tidegate.operators.horizon import restored_horizon
 from tidegate.operators.keys import KeyColumns
 from tidegate.operators.partial_aggregate import accumulators_of, key_schema, rows_column
+from tidegate.operators.pieces import pieces
 from tidegate.operators.protocol import OperatorContext, OperatorState, Restored
 from tidegate.operators.tabled import Tabled
 from tidegate.operators.whole_results import check_size
@@ -28,9 +29,6 @@ from tidegate.plan.relational import Aggregate, OutputMode
 from tidegate.state.chunk import RestoredChunk
 from tidegate.state.frames import picked
 from tidegate.state.table import KeyedTable
-
-SLICE_ROWS = 1 << 15
-"""Closed groups leave in pieces of this many rows, so that back-pressure can act between them."""
 
 
 class AggregateOperator(Tabled[KeyedTable]):
@@ -65,11 +63,9 @@ class AggregateOperator(Tabled[KeyedTable]):
         names = self._merging.names
         keys, values = self._merge(keys, picked(rows, names) if names else rows.select())
         self._count()
-        if self._node.mode is OutputMode.UPDATE and keys.height <= SLICE_ROWS:
-            yield self._results(keys, values)
-        elif self._node.mode is OutputMode.UPDATE:
-            for start in range(0, keys.height, SLICE_ROWS):
-                yield self._results(keys[start : start + SLICE_ROWS], values[start : start + SLICE_ROWS])
+        if self._node.mode is OutputMode.UPDATE:
+            for piece in pieces(keys.height):
+                yield self._results(keys[piece], values[piece])
 
     def on_watermark(self, watermark_us: int) -> Iterator[Output]:
         self._horizon.advance(watermark_us)
@@ -77,8 +73,8 @@ class AggregateOperator(Tabled[KeyedTable]):
         if self._end_leaf is None or self._first_end_us is None or self._first_end_us > reached_us:
             return
         closed = self._table.rows_at_most(self._end_leaf, reached_us)
-        for start in range(0, len(closed), SLICE_ROWS):
-            piece = closed[start : start + SLICE_ROWS]
+        for part in pieces(len(closed)):
+            piece = closed[part]
             # No tombstones: the watermark in the snapshot says that these groups are gone.
             self._table.remove(piece, tombstones=False)
             if self._node.mode is OutputMode.APPEND:
@@ -92,8 +88,8 @@ class AggregateOperator(Tabled[KeyedTable]):
             return
         check_size(self._table.live_rows, self._context, self._node.id)
         rows = self._table.all_rows()
-        for start in range(0, len(rows), SLICE_ROWS):
-            piece = rows[start : start + SLICE_ROWS]
+        for part in pieces(len(rows)):
+            piece = rows[part]
             yield self._results(self._table.keys_of(piece), self._values_of(piece))
 
     def snapshot(self, checkpoint: CheckpointId) -> OperatorState:

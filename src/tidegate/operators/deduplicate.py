@@ -36,8 +36,7 @@ class DeduplicateOperator(Tabled[KeyedTable]):
     def __init__(self, node: Deduplicate, context: OperatorContext) -> None:
         super().__init__()
         self._node = node
-        types = {field.name: field for field in node.schema}
-        self._keys = KeyColumns(tuple(types[key] for key in node.keys))
+        self._keys = KeyColumns(node.key_schema)
         by_key = node.event_time is not None and not node.within_watermark
         self._time_leaf = self._keys.leaf(*node.event_time.path) if by_key and node.event_time is not None else None
         self._forgets = node.within_watermark or self._time_leaf is not None

@@ -13,12 +13,11 @@ from tidegate.model.errors import InvalidQuery
 from tidegate.model.types import Array, Field, Map, Struct
 from tidegate.operators.columns import polars_schema
 from tidegate.operators.expressions import Projection
+from tidegate.operators.pieces import PIECE_ROWS
 from tidegate.operators.protocol import Stateless
 from tidegate.plan.expressions import Named
 from tidegate.plan.relational import Generate
 
-SLICE_ROWS = 1 << 15
-"""Rows made of one batch leave in pieces of about this many."""
 _ITEMS = ".items"
 _POSITIONS = ".positions"
 GENERATORS = ("explode", "posexplode", "inline")
@@ -58,8 +57,8 @@ class GenerateOperator(Stateless):
         rows = pl.DataFrame([*(batch.rows.get_column(name) for name in self._kept), items])
         for start, stop in _pieces(counts):
             made = self._exploded(rows[start:stop])
-            for at in range(0, made.height, 2 * SLICE_ROWS):
-                yield batch.with_rows(made[at : at + 2 * SLICE_ROWS])
+            for at in range(0, made.height, 2 * PIECE_ROWS):
+                yield batch.with_rows(made[at : at + 2 * PIECE_ROWS])
 
     def _exploded(self, rows: pl.DataFrame) -> pl.DataFrame:
         columns = [_ITEMS]
@@ -72,9 +71,9 @@ class GenerateOperator(Stateless):
 
 
 def _pieces(counts: np.ndarray) -> Iterator[tuple[int, int]]:
-    """Ranges of rows that make about ``SLICE_ROWS`` rows each; a single row may make more."""
+    """Ranges of rows that make about ``PIECE_ROWS`` rows each; a single row may make more."""
     if not len(counts):
         return
-    piece_of = (np.cumsum(counts) - counts) // SLICE_ROWS
+    piece_of = (np.cumsum(counts) - counts) // PIECE_ROWS
     bounds = [0, *(np.flatnonzero(np.diff(piece_of)) + 1).tolist(), len(counts)]
     yield from pairwise(bounds)

@@ -15,9 +15,9 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tidegate.model.elements import WATERMARK_MIN_US
-from tidegate.model.errors import CorruptSnapshot
 from tidegate.model.snapshot import KeyGroupRange
 from tidegate.operators.protocol import OperatorContext
+from tidegate.operators.values import decoded
 from tidegate.state.chunk import RestoredChunk
 from tidegate.state.index import Hashes
 from tidegate.state.keygroups import key_groups
@@ -102,14 +102,5 @@ def closed_until(closed: Iterable[Closed], groups: NDArray[np.int64]) -> NDArray
 
 def restored_horizon(context: OperatorContext) -> Horizon:
     """Of an operator whose value is its horizon and nothing else."""
-    return Horizon(context, (_decoded(value, context) for value in context.restored.values))
-
-
-def _decoded(value: bytes, context: OperatorContext) -> HorizonValue:
-    try:
-        return msgspec.msgpack.decode(value, type=HorizonValue)
-    except msgspec.MsgspecError as error:
-        raise CorruptSnapshot(
-            f"the watermark of {context.operator} cannot be read: {error}",
-            hint="restore an older checkpoint, or use the Tidegate version that wrote this one",
-        ) from error
+    what = f"the watermark of {context.operator}"
+    return Horizon(context, (decoded(value, HorizonValue, what) for value in context.restored.values))

@@ -19,6 +19,7 @@ from tidegate.model.snapshot import ChunkHandle
 from tidegate.model.types import Field, Schema
 from tidegate.operators.columns import polars_type
 from tidegate.operators.horizon import Horizon
+from tidegate.operators.pieces import pieces
 from tidegate.operators.protocol import OperatorContext
 from tidegate.plan.keyed import JoinSide, Moment
 from tidegate.state.chunk import NewChunk, RestoredChunk
@@ -161,15 +162,15 @@ class StoredSide:
         self._table.remove(rows, tombstones=True)
         return rows
 
-    def expire(self, watermark_us: int, slice_rows: int) -> Iterator[Rows]:
+    def expire(self, watermark_us: int) -> Iterator[Rows]:
         """Forgets rows that can find no more partner; those that never found one, in slices. Their content can be read until the next ``add``."""
         if watermark_us >= WATERMARK_MAX_US:
             gone = self._table.all_rows()
         else:
             due = self._zones.expired(watermark_us)
             gone = due[self._table.alive(due)]
-        for start in range(0, len(gone), slice_rows):
-            piece = gone[start : start + slice_rows]
+        for part in pieces(len(gone)):
+            piece = gone[part]
             self._table.remove(piece, tombstones=False)
             if self._marked:
                 alone = piece[~self._matched(piece)]

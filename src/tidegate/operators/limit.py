@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import msgspec
 
 from tidegate.model.elements import Batch, Output
-from tidegate.model.errors import CorruptSnapshot
 from tidegate.model.ids import CheckpointId
 from tidegate.operators.protocol import OperatorContext, OperatorState, Stateless
+from tidegate.operators.values import decoded
 from tidegate.plan.ordering import Limit, PartialLimit
 
 
@@ -38,17 +38,11 @@ class LimitOperator(PartialLimitOperator):
     def __init__(self, node: Limit, context: OperatorContext) -> None:
         super().__init__(node)
         self._count = node.count
-        self._left -= sum(_decoded(value).passed for value in context.restored.values if context.subtask == 0)
+        self._left -= sum(
+            decoded(value, LimitValue, "the count of a limit").passed
+            for value in context.restored.values
+            if context.subtask == 0
+        )
 
     def snapshot(self, checkpoint: CheckpointId) -> OperatorState:
         return OperatorState(value=msgspec.msgpack.encode(LimitValue(self._count - self._left)))
-
-
-def _decoded(value: bytes) -> LimitValue:
-    try:
-        return msgspec.msgpack.decode(value, type=LimitValue)
-    except msgspec.MsgspecError as error:
-        raise CorruptSnapshot(
-            f"the count of a limit cannot be read: {error}",
-            hint="restore an older checkpoint, or use the Tidegate version that wrote this one",
-        ) from error

@@ -29,6 +29,7 @@ from tidegate.operators.accumulators.registry import accumulator_of
 from tidegate.operators.columns import polars_type
 from tidegate.operators.horizon import restored_horizon
 from tidegate.operators.keys import KeyColumns
+from tidegate.operators.pieces import pieces
 from tidegate.operators.protocol import OperatorContext, OperatorState, Restored
 from tidegate.operators.session_intervals import (
     END,
@@ -50,8 +51,6 @@ from tidegate.plan.relational import OutputMode
 from tidegate.state.chunk import RestoredChunk
 from tidegate.state.table import KeyedTable
 
-SLICE_ROWS = 1 << 15
-"""Sessions leave in pieces of this many rows, so that back-pressure can act between them."""
 _FIRST_END, _ENDS = 0, 2
 """Among the value columns."""
 
@@ -64,7 +63,7 @@ class SessionAggregateOperator(Tabled[KeyedTable]):
         self._node = node
         self._context = context
         types = {field.name: field for field in node.input_schema}
-        self._keys = KeyColumns(tuple(types[key] for key in node.keys))
+        self._keys = KeyColumns(node.key_schema)
         self._session_type = polars_type(types[node.session].type)
         self._accumulators = tuple(accumulator_of(call) for call in node.calls)
         self._merging = Merging(self._accumulators)
@@ -113,8 +112,8 @@ class SessionAggregateOperator(Tabled[KeyedTable]):
             return
         check_size(self._sessions, self._context, self._node.id)
         rows = self._table.all_rows()
-        for start in range(0, len(rows), SLICE_ROWS):
-            piece = rows[start : start + SLICE_ROWS]
+        for part in pieces(len(rows)):
+            piece = rows[part]
             yield from self._results(self._unpacked(piece), piece, self._table.keys_of(piece))
 
     def snapshot(self, checkpoint: CheckpointId) -> OperatorState:
@@ -186,8 +185,8 @@ class SessionAggregateOperator(Tabled[KeyedTable]):
 
     def _results(self, sessions: pl.DataFrame, rows: NDArray[np.int64], keys: pl.DataFrame) -> Iterator[Output]:
         """``rows`` ascending, with ``keys`` in the same order."""
-        for start in range(0, sessions.height, SLICE_ROWS):
-            piece = sessions[start : start + SLICE_ROWS]
+        for part in pieces(sessions.height):
+            piece = sessions[part]
             whose = keys[np.searchsorted(rows, piece.get_column(ROW).to_numpy())]
             window = piece.select(pl.struct(pl.col(START).alias("start"), pl.col(END).alias("end"))).to_series()
             columns = {self._node.session: window.cast(self._session_type)}

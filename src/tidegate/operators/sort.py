@@ -9,13 +9,11 @@ import polars as pl
 from tidegate.model.elements import Batch, Output
 from tidegate.model.ids import CheckpointId, OperatorId
 from tidegate.model.types import Schema
+from tidegate.operators.pieces import pieces
 from tidegate.operators.protocol import OperatorContext, Stateless
 from tidegate.operators.whole_results import check_size
 from tidegate.plan.ordering import Sort, SortKey
 from tidegate.state.leaves import leaf_expression, leaves_of
-
-SLICE_ROWS = 1 << 15
-"""Rows leave in pieces of this many, so that back-pressure can act between them."""
 
 
 class SortOperator(Stateless):
@@ -43,8 +41,8 @@ class SortOperator(Stateless):
             rows = rows.sort(self._by, descending=self._descending, nulls_last=self._nulls_last, maintain_order=True)
         if self._limit is not None:
             rows = rows.head(self._limit)
-        for start in range(0, rows.height, SLICE_ROWS):
-            yield Batch(rows[start : start + SLICE_ROWS])
+        for piece in pieces(rows.height):
+            yield Batch(rows[piece])
 
 
 def _ordering(order: tuple[SortKey, ...], schema: Schema) -> tuple[list[pl.Expr], list[bool], list[bool]]:

@@ -12,7 +12,7 @@ import msgspec
 import polars as pl
 
 from tidegate.model.elements import WATERMARK_MIN_US, Batch, Output
-from tidegate.model.errors import Bug, CorruptSnapshot
+from tidegate.model.errors import Bug
 from tidegate.model.ids import CheckpointId
 from tidegate.operators.protocol import OperatorContext, OperatorState
 from tidegate.operators.stateful.codec import Codec
@@ -22,6 +22,7 @@ from tidegate.operators.stateful.processor import Processor
 from tidegate.operators.stateful.variables import Declared, Variables
 from tidegate.operators.tabled import Tabled
 from tidegate.operators.user_functions import Load, failure, load_function
+from tidegate.operators.values import decoded
 from tidegate.plan.keyed import StatefulKind, StatefulProcess, TimeMode
 from tidegate.state.entries import EntryTable
 
@@ -50,9 +51,11 @@ class StatefulProcessOperator(Tabled[EntryTable]):
         super().__init__()
         self._node = node
         self._operator = f"{node.kind.value}({node.label})"
-        types = {field.name: field for field in node.input_schema}
-        keys = tuple(types[name] for name in node.keys)
-        values = [_decoded(value) for value in context.restored.values]
+        keys = node.key_schema
+        values = [
+            decoded(value, ProcessValue, "the state variables of a stateful processor")
+            for value in context.restored.values
+        ]
         self._watermark_us = min((value.watermark_us for value in values), default=WATERMARK_MIN_US)
         self._initialised = bool(values)
         loaded = load_function(load, node.command, node.label)
@@ -207,13 +210,3 @@ class StatefulProcessOperator(Tabled[EntryTable]):
     def close(self) -> None:
         self._processor.close()
         self._table.close()
-
-
-def _decoded(value: bytes) -> ProcessValue:
-    try:
-        return msgspec.msgpack.decode(value, type=ProcessValue)
-    except msgspec.MsgspecError as error:
-        raise CorruptSnapshot(
-            f"the state variables of a stateful processor cannot be read: {error}",
-            hint="restore an older checkpoint, or use the Tidegate version that wrote this one",
-        ) from error

@@ -14,7 +14,6 @@ import numpy as np
 import polars as pl
 
 from tidegate.model.elements import WATERMARK_MAX_US, WATERMARK_MIN_US, Batch, Output, SourceStatus
-from tidegate.model.errors import CorruptSnapshot
 from tidegate.model.ids import CheckpointId
 from tidegate.model.snapshot import ChunkHandle
 from tidegate.model.types import Schema
@@ -23,6 +22,7 @@ from tidegate.operators.expressions import Predicate
 from tidegate.operators.horizon import Horizon, HorizonValue
 from tidegate.operators.join_state import StoredSide, hashes_of, key_schema, keys_of, times_of
 from tidegate.operators.protocol import OperatorContext, OperatorCounters, OperatorState, Restored
+from tidegate.operators.values import decoded
 from tidegate.plan.expressions import columns_of
 from tidegate.plan.keyed import Moment, StreamJoin, StreamJoinKind
 from tidegate.state.chunk import NewChunk
@@ -32,7 +32,6 @@ from tidegate.state.row_index import Times
 
 LEFT, RIGHT = 0, 1
 _PRESERVED = {StreamJoinKind.LEFT: (LEFT,), StreamJoinKind.RIGHT: (RIGHT,), StreamJoinKind.FULL: (LEFT, RIGHT)}
-_SLICE_ROWS = 1 << 15
 _PAIR = "#pair"
 
 
@@ -66,7 +65,7 @@ class StreamJoinOperator:
             StoredSide(side, port, context, marked=port in self._preserved, ordered_by=ordered_by[port])
             for port, side in enumerate(self._sides)
         )
-        values = [_decoded(value) for value in context.restored.values]
+        values = [decoded(value, JoinValue, "the watermark of a join") for value in context.restored.values]
         self._horizon = Horizon(context, (value.horizon for value in values))
         # All of them count, not only those of our key groups: the next rescale may bring any two together.
         self._next_number = max((value.next_number for value in values), default=0)
@@ -98,7 +97,7 @@ class StreamJoinOperator:
     def on_watermark(self, watermark_us: int) -> Iterator[Output]:
         self._horizon.advance(watermark_us)
         for port, stored in enumerate(self._stored):
-            for rows in stored.expire(self._horizon.watermark_us, _SLICE_ROWS):
+            for rows in stored.expire(self._horizon.watermark_us):
                 yield self._alone(stored.rows(rows), port)
         self._count()
 
@@ -266,13 +265,3 @@ def _able(rows: pl.DataFrame, keys: Schema, null_safe: tuple[bool, ...]) -> pl.S
 
 def _negative(value: int | None) -> int | None:
     return None if value is None else -value
-
-
-def _decoded(value: bytes) -> JoinValue:
-    try:
-        return msgspec.msgpack.decode(value, type=JoinValue)
-    except msgspec.MsgspecError as error:
-        raise CorruptSnapshot(
-            f"the watermark of a join cannot be read: {error}",
-            hint="restore an older checkpoint, or use the Tidegate version that wrote this one",
-        ) from error

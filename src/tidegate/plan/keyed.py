@@ -17,6 +17,12 @@ if TYPE_CHECKING:
     from tidegate.plan.relational import AggregateCall, EventTimeKey, OutputMode, Plan
 
 
+def fields_named(names: tuple[str, ...], schema: Schema) -> Schema:
+    """The fields of these names, in their order."""
+    known = {field.name: field for field in schema}
+    return tuple(known[name] for name in names)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deduplicate:
     """Lets the first row of each key pass. Output: the rows as they came.
@@ -35,6 +41,10 @@ class Deduplicate:
     meanings: tuple[tuple[str, str], ...] = ()
     pinned: bool = False
     inputs: tuple[Plan, ...] = ()
+
+    @property
+    def key_schema(self) -> Schema:
+        return fields_named(self.keys, self.schema)
 
     @property
     def rows_of_a_key_are_late_together(self) -> bool:
@@ -142,6 +152,10 @@ class SessionAggregate:
     pinned: bool = False
     inputs: tuple[Plan, ...] = ()
 
+    @property
+    def key_schema(self) -> Schema:
+        return fields_named(self.keys, self.input_schema)
+
 
 class StatefulKind(Enum):
     TRANSFORM_PANDAS = "transformWithStateInPandas"
@@ -188,3 +202,7 @@ class StatefulProcess:
     meanings: tuple[tuple[str, str], ...] = ()
     pinned: bool = False
     inputs: tuple[Plan, ...] = ()
+
+    @property
+    def key_schema(self) -> Schema:
+        return fields_named(self.keys, self.input_schema)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import msgspec
 import polars as pl
 
 from tidegate.model.errors import Bug
@@ -33,6 +34,11 @@ class NewChunk:
         if self._rows is not None:
             raise Bug("a state chunk was captured twice")
         self._rows = rows
+
+
+def cut_to(handle: ChunkHandle, groups: KeyGroupRange) -> ChunkHandle:
+    """The same chunk, of which only ``groups`` count."""
+    return handle if handle.groups == groups else msgspec.structs.replace(handle, groups=groups)
 
 
 @dataclass(frozen=True, slots=True)

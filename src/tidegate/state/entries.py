@@ -13,13 +13,12 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Protocol, TypeAlias
 
-import msgspec
 import polars as pl
 
 from tidegate.model.ids import CheckpointId
 from tidegate.model.snapshot import ChunkHandle, KeyGroupRange
 from tidegate.state.chain import Chain, Link
-from tidegate.state.chunk import NewChunk, RestoredChunk
+from tidegate.state.chunk import NewChunk, RestoredChunk, cut_to
 
 Address: TypeAlias = tuple[bytes, bytes]
 """Cell and sub-key."""
@@ -179,7 +178,7 @@ class EntryTable:
             known = self._changed[self._epoch]
             for piece in mine.iter_slices(_RESTORE_ROWS):
                 self._restore_rows(piece, known)
-            handle = chunk.handle if chunk.handle.groups == shared else _cut_to(chunk.handle, shared)
+            handle = cut_to(chunk.handle, shared)
             links.append(Link(handle, self._epoch - 1, self._epoch, mine.height))
             self._epoch += 1
             self._changed[self._epoch] = {}
@@ -300,7 +299,3 @@ def _frame(entries: Sequence[Entry]) -> pl.DataFrame:
     groups = [group_of(cell) for cell in columns[0]]
     data = zip(CHUNK_SCHEMA, (groups, *columns), strict=True)
     return pl.DataFrame({name: pl.Series(name, values, CHUNK_SCHEMA[name]) for name, values in data})
-
-
-def _cut_to(handle: ChunkHandle, groups: KeyGroupRange) -> ChunkHandle:
-    return msgspec.structs.replace(handle, groups=groups)

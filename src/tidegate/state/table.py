@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import msgspec
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
@@ -16,7 +15,7 @@ from tidegate.model.ids import CheckpointId
 from tidegate.model.snapshot import ChunkHandle, KeyGroupRange
 from tidegate.state.capture import Capture
 from tidegate.state.chain import Chain, Link
-from tidegate.state.chunk import NewChunk, RestoredChunk
+from tidegate.state.chunk import NewChunk, RestoredChunk, cut_to
 from tidegate.state.columns import FixedColumn, Mask, Rows, StateColumn, grown, new_column
 from tidegate.state.index import MISSING, KeyIndex
 from tidegate.state.keygroups import key_groups
@@ -136,17 +135,18 @@ class KeyedTable:
 
     def write(self, rows: Rows, values: pl.DataFrame) -> None:
         """Replaces all values of ``rows`` (none of them twice)."""
-        self._rescue(rows)
-        self._touch(int(np.count_nonzero(self._changed_epoch[rows] != self._epoch)))
+        self._before_write(rows)
         for mine, theirs in zip(self._values, values.get_columns(), strict=True):
             mine.scatter(rows, theirs)
-        self._changed_epoch[rows] = self._epoch
 
     def write_one(self, rows: Rows, value: int, values: pl.Series) -> None:
         """Replaces value column ``value`` of ``rows`` (none of them twice)."""
+        self._before_write(rows)
+        self._values[value].scatter(rows, values)
+
+    def _before_write(self, rows: Rows) -> None:
         self._rescue(rows)
         self._touch(int(np.count_nonzero(self._changed_epoch[rows] != self._epoch)))
-        self._values[value].scatter(rows, values)
         self._changed_epoch[rows] = self._epoch
 
     def all_rows(self) -> Rows:
@@ -313,7 +313,7 @@ class KeyedTable:
             if mine.height:
                 rows, _ = self.upsert(mine.select(self._key_names()))
                 self.write(rows, mine.select(f"v{i}" for i in range(len(self._values))))
-            handle = _cut_to(chunk.handle, shared)
+            handle = cut_to(chunk.handle, shared)
             links.append(Link(handle, self._epoch - 1, self._epoch, stored_rows))
             self._epoch += 1
         self._chain = Chain(tuple(links), self._epoch - 1)
@@ -348,10 +348,6 @@ class _KeyProbe:
         for column in self._columns:
             same &= column.equals(left, right)
         return same
-
-
-def _cut_to(handle: ChunkHandle, groups: KeyGroupRange) -> ChunkHandle:
-    return handle if handle.groups == groups else msgspec.structs.replace(handle, groups=groups)
 
 
 def _frame(prefix: str, columns: list[StateColumn], rows: Rows) -> pl.DataFrame:

@@ -16,7 +16,7 @@ from tidegate.model.errors import CorruptSnapshot, DataError
 from tidegate.model.ids import CheckpointId, OperatorId, SlotIndex
 from tidegate.model.snapshot import ChunkHandle
 from tidegate.model.types import DataType, Decimal, Field, Struct
-from tidegate.operators import aggregate as module
+from tidegate.operators import pieces
 from tidegate.operators.aggregate import AggregateOperator
 from tidegate.operators.columns import polars_schema
 from tidegate.operators.partial_aggregate import PartialAggregateOperator, partial_schema
@@ -143,7 +143,7 @@ def test_draining_closes_everything() -> None:
 
 
 def test_closed_groups_leave_in_bounded_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "SLICE_ROWS", 100)
+    monkeypatch.setattr(pieces, "PIECE_ROWS", 100)
     subtask = Subtask(windows())
     subtask.rows(*((window(0), str(i), i) for i in range(250)))
     outputs = subtask.final.on_watermark(10 * SECOND_US)

@@ -99,16 +99,16 @@ def test_pieces_together_are_the_whole(values: list[list[int] | None], size: int
             [*expected, *((i, None, None) for i, items in enumerate(values) if not items)],
             key=lambda r: (r[0], r[1] or 0),
         )
-    before = module.SLICE_ROWS
-    module.SLICE_ROWS = size
+    before = module.PIECE_ROWS
+    module.PIECE_ROWS = size
     try:
         assert run(node, *enumerate(values)) == expected
     finally:
-        module.SLICE_ROWS = before
+        module.PIECE_ROWS = before
 
 
 def test_a_huge_array_leaves_in_bounded_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "SLICE_ROWS", 10)
+    monkeypatch.setattr(module, "PIECE_ROWS", 10)
     node = generator("explode", NUMBERS, Field("n", t.LONG))
     frame = pl.DataFrame([(1, list(range(95)))], schema=polars_schema((ID, Field("items", NUMBERS))), orient="row")
     heights = [out.rows.height for out in GenerateOperator(node).on_batch(Batch(frame))]

@@ -39,7 +39,24 @@ class Border(Protocol):
     def results(self) -> Iterator[pl.DataFrame]: ...
 
 
-class PandasBorder:
+class _Converting:
+    """What both forms share: keys on their way in, tables on their way out."""
+
+    _key_converters: list[Callable[[Any], Any] | None]
+    _output: t.Schema
+
+    def key(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        return tuple(
+            value if convert is None or value is None else convert(value)
+            for convert, value in zip(self._key_converters, values, strict=True)
+        )
+
+    def _given(self, table: pa.Table) -> pl.DataFrame:
+        columns = zip(table.columns, self._output, strict=True)
+        return pl.DataFrame([polars_column(column, field.type, field.name) for column, field in columns])
+
+
+class PandasBorder(_Converting):
     """Input frames have pandas' usual types, as Spark makes them: 64-bit numbers, naive timestamps in the session's zone, structs as dictionaries."""
 
     def __init__(
@@ -72,12 +89,6 @@ class PandasBorder:
     def initial(self, rows: pl.DataFrame, schema: t.Schema, names: tuple[str, ...]) -> Iterator[pd.DataFrame]:
         return iter([self._frame(rows, schema, names)])
 
-    def key(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
-        return tuple(
-            value if convert is None or value is None else convert(value)
-            for convert, value in zip(self._key_converters, values, strict=True)
-        )
-
     def keep(self, results: Iterable[Any] | None) -> None:
         for result in () if results is None else results:
             if not isinstance(result, pd.DataFrame):
@@ -94,11 +105,10 @@ class PandasBorder:
         kept, self._kept, self._rows = self._kept, [], 0
         for frame in _joined(kept):
             table = frame_to_table(frame, self._public, self._zone)
-            columns = zip(table.columns, self._output, strict=True)
-            yield pl.DataFrame([polars_column(column, field.type, field.name) for column, field in columns])
+            yield self._given(table)
 
 
-class RowBorder:
+class RowBorder(_Converting):
     """Input rows are PySpark Rows with the values Arrow gives: timestamps know their zone, structs are dictionaries."""
 
     def __init__(
@@ -129,12 +139,6 @@ class RowBorder:
         row = Row(*names)
         return (row(*values) for values in zip(*self._columns(rows, schema), strict=True))
 
-    def key(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
-        return tuple(
-            value if convert is None or value is None else convert(value)
-            for convert, value in zip(self._key_converters, values, strict=True)
-        )
-
     def keep(self, results: Iterable[Any] | None) -> None:
         for result in () if results is None else results:
             if not isinstance(result, Row):
@@ -149,8 +153,7 @@ class RowBorder:
         kept, self._kept = self._kept, []
         if kept:
             table = pa.Table.from_pylist(kept, schema=self._arrow)
-            columns = zip(table.columns, self._output, strict=True)
-            yield pl.DataFrame([polars_column(column, field.type, field.name) for column, field in columns])
+            yield self._given(table)
 
 
 def _joined(frames: list[pd.DataFrame]) -> Iterator[pd.DataFrame]:

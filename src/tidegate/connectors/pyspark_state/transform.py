@@ -81,13 +81,11 @@ def processor_of(function: Callable[..., Any]) -> StatefulProcessor:
 
 
 def border_of(node: StatefulProcess) -> Border:
-    types = {field.name: field for field in node.input_schema}
-    keys = tuple(types[name] for name in node.keys)
     seen = node.input_schema[len(node.input_schema) - len(node.input_names) :]
     names = zip(node.output_names, node.schema, strict=True)
     public = tuple(Field(name, field.type, field.nullable) for name, field in names)
     kind = RowBorder if node.kind is StatefulKind.TRANSFORM_ROW else PandasBorder
-    return kind(seen, node.input_names, keys, node.schema, public, node.zone)
+    return kind(seen, node.input_names, node.key_schema, node.schema, public, node.zone)
 
 
 def known_schemas(schemas: tuple[tuple[str, Schema], ...]) -> ReadSchema:

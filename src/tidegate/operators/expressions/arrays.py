@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 import numpy as np
 import polars as pl
@@ -68,28 +69,19 @@ def array_union(call: Call, left: pl.Expr, right: pl.Expr) -> Built:
     return _of_two(call, left, right, lambda a, b: pl.concat([a, b]).unique(maintain_order=True))
 
 
+def _chosen(a: pl.DataFrame, b: pl.DataFrame, how: Literal["semi", "anti"]) -> pl.DataFrame:
+    """The pairs of ``a``, each once, that are (not) among those of ``b``."""
+    return a.unique(maintain_order=True).join(b, on=["row", "value"], how=how, nulls_equal=True, maintain_order="left")
+
+
 @function("array_intersect", "arrayintersect", supports=_TWO_ARRAYS)
 def array_intersect(call: Call, left: pl.Expr, right: pl.Expr) -> Built:
-    return _of_two(
-        call,
-        left,
-        right,
-        lambda a, b: a.unique(maintain_order=True).join(
-            b, on=["row", "value"], how="semi", nulls_equal=True, maintain_order="left"
-        ),
-    )
+    return _of_two(call, left, right, lambda a, b: _chosen(a, b, "semi"))
 
 
 @function("array_except", "arrayexcept", supports=_TWO_ARRAYS)
 def array_except(call: Call, left: pl.Expr, right: pl.Expr) -> Built:
-    return _of_two(
-        call,
-        left,
-        right,
-        lambda a, b: a.unique(maintain_order=True).join(
-            b, on=["row", "value"], how="anti", nulls_equal=True, maintain_order="left"
-        ),
-    )
+    return _of_two(call, left, right, lambda a, b: _chosen(a, b, "anti"))
 
 
 @plain("arrays_overlap", "arraysoverlap", supports=_TWO_ARRAYS)

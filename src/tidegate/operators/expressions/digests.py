@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Callable
+from typing import TypeAlias
 
 import numpy as np
 import polars as pl
@@ -16,6 +18,8 @@ from tidegate.operators.expressions.registry import argument, arity, constants, 
 from tidegate.operators.expressions.xxhash import hash_columns, hashable
 from tidegate.plan.expressions import Call, Literal
 
+HashColumns: TypeAlias = Callable[[list[pl.Series], list[t.DataType], int], pl.Series]
+"""Columns, their types, the seed."""
 _BYTES = takes(t.BINARY, arguments=(0,))
 _LINE = 76
 """Characters per line of base64 in mails."""
@@ -98,8 +102,7 @@ def _hash_supported(call: Call) -> str | None:
     return None if strange is None else f"{call.function} is not supported for {simple_string(strange)}"
 
 
-@function("xxhash64", supports=_hash_supported, null_skips=False)
-def xxhash64(call: Call, *args: pl.Expr) -> Built:
+def _hashed(call: Call, args: tuple[pl.Expr, ...], hashes: HashColumns, kind: pl.DataType) -> pl.Expr:
     """The last argument is the seed."""
     types = [column.type for column in call.args[:-1]]
     names = [f"c{number}" for number in range(len(types))]
@@ -107,22 +110,17 @@ def xxhash64(call: Call, *args: pl.Expr) -> Built:
     assert isinstance(seed, int)
 
     def run(rows: pl.Series) -> pl.Series:
-        return hash_columns([rows.struct.field(name) for name in names], types, seed)
+        return hashes([rows.struct.field(name) for name in names], types, seed)
 
     columns = pl.struct([column.alias(name) for name, column in zip(names, args[:-1], strict=True)])
-    return columns.map_batches(run, return_dtype=pl.Int64, is_elementwise=True)
+    return columns.map_batches(run, return_dtype=kind, is_elementwise=True)
+
+
+@function("xxhash64", supports=_hash_supported, null_skips=False)
+def xxhash64(call: Call, *args: pl.Expr) -> Built:
+    return _hashed(call, args, hash_columns, pl.Int64())
 
 
 @function("hash", "murmur3hash", supports=_hash_supported, null_skips=False)
 def murmur3(call: Call, *args: pl.Expr) -> Built:
-    """The last argument is the seed."""
-    types = [column.type for column in call.args[:-1]]
-    names = [f"c{number}" for number in range(len(types))]
-    seed = argument(call, len(types))
-    assert isinstance(seed, int)
-
-    def run(rows: pl.Series) -> pl.Series:
-        return murmur.hash_columns([rows.struct.field(name) for name in names], types, seed)
-
-    columns = pl.struct([column.alias(name) for name, column in zip(names, args[:-1], strict=True)])
-    return columns.map_batches(run, return_dtype=pl.Int32, is_elementwise=True)
+    return _hashed(call, args, murmur.hash_columns, pl.Int32())

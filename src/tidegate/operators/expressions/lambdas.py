@@ -193,28 +193,27 @@ def map_filter(call: Call, args: Sequence[Compiled], bodies: Sequence[Body]) -> 
     return _compiled(call, args, bodies, run)
 
 
-@higher_order("transform_values", "transformvalues", supports=arity(2, also=_MAP_FIRST))
-def transform_values(call: Call, args: Sequence[Compiled], bodies: Sequence[Body]) -> Compiled:
+def _entries_with(call: Call, args: Sequence[Compiled], bodies: Sequence[Body], replaced: str) -> Compiled:
+    """The map with the body's results for its keys or for its values."""
+
     def run(rows: Rows, count: int) -> tuple[pl.Series, Mask]:
         of = lists.flat(rows["c0"])
-        keys, old = _entries(of)
-        values, failed = bodies[0].over((keys, old), of.rows, rows)
-        entries = pl.DataFrame({"key": keys, "value": values}).to_struct()
+        keys, values = _entries(of)
+        made, failed = bodies[0].over((keys, values), of.rows, rows)
+        entries = pl.DataFrame({"key": keys, "value": values} | {replaced: made}).to_struct()
         return lists.gathered(entries, of.lengths, of.missing), _rows_of(of.rows, failed, count)
 
     return _compiled(call, args, bodies, run)
 
 
+@higher_order("transform_values", "transformvalues", supports=arity(2, also=_MAP_FIRST))
+def transform_values(call: Call, args: Sequence[Compiled], bodies: Sequence[Body]) -> Compiled:
+    return _entries_with(call, args, bodies, "value")
+
+
 @higher_order("transform_keys", "transformkeys", supports=arity(2, also=_MAP_FIRST))
 def transform_keys(call: Call, args: Sequence[Compiled], bodies: Sequence[Body]) -> Compiled:
-    def run(rows: Rows, count: int) -> tuple[pl.Series, Mask]:
-        of = lists.flat(rows["c0"])
-        old, values = _entries(of)
-        keys, failed = bodies[0].over((old, values), of.rows, rows)
-        entries = pl.DataFrame({"key": keys, "value": values}).to_struct()
-        return lists.gathered(entries, of.lengths, of.missing), _rows_of(of.rows, failed, count)
-
-    done = _compiled(call, args, bodies, run)
+    done = _entries_with(call, args, bodies, "key")
     checks = checked_map(done.value).checks
     guards = [Guard(check.condition, check.error, call.sql) for check in checks]
     return Compiled(done.value, (*done.guards, *guards))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import polars as pl
 
 from tidegate.model import types as t
@@ -35,18 +34,6 @@ def cbrt(x: pl.Expr) -> Built:
 @plain("exp", supports=_DOUBLE)
 def exp(x: pl.Expr) -> Built:
     return x.exp()
-
-
-@plain("expm1", supports=_DOUBLE)
-def expm1(x: pl.Expr) -> Built:
-    """Polars has none, and ``exp(x) - 1`` loses its digits near zero."""
-
-    def run(numbers: pl.Series) -> pl.Series:
-        with np.errstate(over="ignore"):
-            return pl.Series(np.expm1(numbers.to_numpy()))
-
-    value = x.map_batches(run, return_dtype=pl.Float64, is_elementwise=True)
-    return pl.when(x.is_not_null()).then(value).otherwise(None)
 
 
 def _positive(x: pl.Expr) -> pl.Expr:

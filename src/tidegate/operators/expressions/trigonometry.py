@@ -41,6 +41,12 @@ def by_numpy_of_two(x: pl.Expr, y: pl.Expr, run: Callable[[Floats, Floats], Floa
     return pl.when(x.is_not_null() & y.is_not_null()).then(value)
 
 
+@plain("expm1", supports=_DOUBLE)
+def expm1(x: pl.Expr) -> Built:
+    """Polars has none, and ``exp(x) - 1`` loses its digits near zero."""
+    return by_numpy(x, np.expm1)
+
+
 @plain("sinh", supports=_DOUBLE)
 def sinh(x: pl.Expr) -> Built:
     return x.sinh()
