@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from tidegate.checkpoint.layout import ManifestRef, chunk_key, chunk_origin
 from tidegate.checkpoint.manifest import Manifest
@@ -28,7 +28,12 @@ def named_chunks(acks: tuple[SubtaskAcked, ...]) -> frozenset[str]:
 
 def written_chunks(ref: ManifestRef, acks: tuple[SubtaskAcked, ...]) -> frozenset[str]:
     """Keys of the chunks that were written for this very checkpoint."""
-    return frozenset(chunk_key(chunk.name) for chunk in _stored_chunks(acks) if chunk_origin(chunk.name) == ref)
+    return chunks_of(ref, (chunk.name for chunk in _stored_chunks(acks)))
+
+
+def chunks_of(ref: ManifestRef, names: Iterable[str]) -> frozenset[str]:
+    """Keys of those chunks that were written for the checkpoint, by their names."""
+    return frozenset(chunk_key(name) for name in names if chunk_origin(name) == ref)
 
 
 def strangers(ref: ManifestRef, known: frozenset[str], acks: tuple[SubtaskAcked, ...]) -> frozenset[str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from dataclasses import replace
 
-from tidegate.checkpoint.assembly import assemble, missing_operators, strangers, written_chunks
+from tidegate.checkpoint.assembly import assemble, chunks_of, missing_operators, strangers, written_chunks
 from tidegate.checkpoint.effects import (
     AnswerRequest,
     Effect,
@@ -96,23 +96,34 @@ def on_ack(plan: CheckpointPlan, run: Running, ack: SubtaskAcked) -> Turn:
         case None:
             if ack.checkpoint >= run.next_checkpoint:
                 return run, (), None
-            ref = ManifestRef(ack.checkpoint, run.attempt)
-            if all(one.ref != ref for one in run.retention.kept):
-                run = replace(run, retention=run.retention.gave_up(ref, written_chunks(ref, (ack,))))
+            run = _left_over(run, ack.checkpoint, written_chunks(ManifestRef(ack.checkpoint, run.attempt), (ack,)))
             return run, verdict(run, ack.checkpoint, ack.slot), None
 
 
 def on_declined(plan: CheckpointPlan, run: Running, now_ms: int, message: SubtaskDeclined) -> Turn:
+    """One that declines ends the checkpoint. What it had stored by then is to be deleted with the rest."""
+    if message.checkpoint >= run.next_checkpoint:
+        return run, (), None
+    chunks = chunks_of(ManifestRef(message.checkpoint, run.attempt), message.chunks)
     match run.flight(message.checkpoint):
         case Collecting() as flight:
+            run = _left_over(run, message.checkpoint, chunks)
             detail = f"subtask {message.subtask}: {message.reason}"
             reason = FailureReason.UPLOAD_FAILED if message.counts else FailureReason.DECLINED
             return give_up(plan, run, now_ms, flight, reason, detail)
         case Acked() | Storing() | Looking():
             return run, (), None
         case None:
-            decided = message.checkpoint < run.next_checkpoint
-            return run, verdict(run, message.checkpoint, message.slot) if decided else (), None
+            run = _left_over(run, message.checkpoint, chunks)
+            return run, verdict(run, message.checkpoint, message.slot), None
+
+
+def _left_over(run: Running, checkpoint: CheckpointId, chunks: frozenset[str]) -> Running:
+    """Somebody stored chunks for a checkpoint that will not complete: they go with it."""
+    ref = ManifestRef(checkpoint, run.attempt)
+    if not chunks or any(one.ref == ref for one in run.retention.kept):
+        return run
+    return replace(run, retention=run.retention.gave_up(ref, chunks))
 
 
 def store_if_ready(plan: CheckpointPlan, run: Running, now_ms: int) -> Turn:

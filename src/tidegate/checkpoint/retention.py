@@ -65,7 +65,7 @@ class Retention:
     def gave_up(self, ref: ManifestRef, chunks: frozenset[str], since: ManifestRef | None = None) -> Retention:
         """A checkpoint was aborted, or an acknowledgement for one came too late."""
         known = next((one for one in self.abandoned if one.ref == ref), None)
-        if known is not None and chunks <= known.chunks:
+        if known is not None and chunks <= known.chunks and since is None:
             return self
         others = tuple(one for one in self.abandoned if one.ref != ref)
         before = known or Abandoned(ref, frozenset())

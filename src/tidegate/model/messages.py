@@ -115,6 +115,8 @@ class SubtaskDeclined(FromSlot, frozen=True, tag="declined"):
     reason: str
     counts: bool = False
     """The snapshot was taken and could not be stored: a sign of trouble. False: the subtask was not ready for one."""
+    chunks: tuple[str, ...] = ()
+    """Names under which parts of the snapshot stand in the store, or may stand there."""
 
 
 class SplitsWanted(FromSlot, frozen=True, tag="splits-wanted"):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from tidegate.model.errors import TidegateError
 from tidegate.model.ids import CheckpointId, OperatorId, SlotIndex
 from tidegate.model.snapshot import INLINE_BYTES_MAX, ChunkHandle, InFlight, KeyGroupRange, OperatorSnapshot
 from tidegate.operators.protocol import NewChunk, OperatorState
@@ -25,6 +26,15 @@ PutChunk = Callable[[str, bytes], None]
 """Makes the bytes durable under the name. A name that exists already is our own earlier try: no error."""
 
 
+class NotStored(Exception):
+    """A snapshot is not stored. ``chunks``: parts of it that are, and the one that failed, which may have landed all the same."""
+
+    def __init__(self, reason: str, chunks: tuple[str, ...]) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.chunks = chunks
+
+
 @dataclass(frozen=True, slots=True)
 class Persisted:
     snapshots: tuple[OperatorSnapshot, ...]
@@ -35,8 +45,12 @@ class Persisted:
 def persist_states(
     persist: Persist, name: NameChunk, put: PutChunk, inline_bytes_max: int = INLINE_BYTES_MAX
 ) -> Persisted:
-    """Encode and store what is new, refer to what is stored already. Small chunks travel in the handle itself."""
+    """Encode and store what is new, refer to what is stored already. Small chunks travel in the handle itself.
+
+    Raises ``NotStored`` when a chunk cannot be made durable.
+    """
     uploaded_bytes = 0
+    tried: list[str] = []
 
     def stored(operator: OperatorId, number: int, chunk: NewChunk) -> ChunkHandle:
         nonlocal uploaded_bytes
@@ -45,7 +59,11 @@ def persist_states(
         chunk_name = name(operator, persist.subtask.index, persist.checkpoint, number)
         inline = len(data) <= inline_bytes_max
         if not inline:
-            put(chunk_name, data)
+            tried.append(chunk_name)
+            try:
+                put(chunk_name, data)
+            except TidegateError as failure:
+                raise NotStored(str(failure), tuple(tried)) from failure
         return ChunkHandle(
             name=chunk_name,
             groups=chunk.groups,

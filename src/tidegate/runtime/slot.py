@@ -180,9 +180,12 @@ class SlotRuntime:
         if told is not None:
             self._scope.effects.append(told)
 
-    def persist_failed(self, checkpoint: CheckpointId, subtask: SubtaskId, reason: str) -> None:
+    def persist_failed(
+        self, checkpoint: CheckpointId, subtask: SubtaskId, reason: str, chunks: tuple[str, ...] = ()
+    ) -> None:
+        """``chunks``: names under which something may have been stored all the same."""
         self._storing.answered(checkpoint, subtask)
-        told = self._by_id[subtask].snapshots.failed(checkpoint, reason)
+        told = self._by_id[subtask].snapshots.failed(checkpoint, reason, chunks)
         if told is not None:
             self._scope.effects.append(told)
 

@@ -67,10 +67,10 @@ class Snapshots:
     def stored(
         self, checkpoint: CheckpointId, snapshots: tuple[OperatorSnapshot, ...], async_ms: float, uploaded_bytes: int
     ) -> Tell | None:
-        """None: not asked for, or answered before."""
+        """None: declined before, and nothing of it stands in the store."""
         phases = self._storing.pop(checkpoint, None)
         if phases is None:
-            return None
+            return self._too_late(checkpoint, _names(snapshots))
         self._chain.on_stored(checkpoint, snapshots)
         in_flight_bytes = sum(rows.chunk.size_bytes for snapshot in snapshots for rows in snapshot.in_flight)
         state_bytes = sum(chunk.size_bytes for snapshot in snapshots for chunk in snapshot.chunks)
@@ -95,15 +95,43 @@ class Snapshots:
             )
         )
 
-    def failed(self, checkpoint: CheckpointId, reason: str) -> Tell | None:
+    def failed(self, checkpoint: CheckpointId, reason: str, chunks: tuple[str, ...]) -> Tell | None:
+        """``chunks``: what may stand in the store. None: declined before, and nothing of it does."""
         if self._storing.pop(checkpoint, None) is None:
+            return self._too_late(checkpoint, chunks)
+        return decline(self._attempt, self._subtask, checkpoint, reason, counts=True, chunks=chunks)
+
+    def _too_late(self, checkpoint: CheckpointId, chunks: tuple[str, ...]) -> Tell | None:
+        """The checkpoint is lost already; whoever cleans up has to know what is lying about."""
+        if not chunks:
             return None
-        return decline(self._attempt, self._subtask, checkpoint, reason)
+        return decline(self._attempt, self._subtask, checkpoint, "stored too late", chunks=chunks)
 
 
-def decline(attempt: Attempt, subtask: SubtaskId, checkpoint: CheckpointId, reason: str) -> Tell:
+def _names(snapshots: tuple[OperatorSnapshot, ...]) -> tuple[str, ...]:
+    chunks = (chunk for one in snapshots for chunk in (*one.chunks, *(rows.chunk for rows in one.in_flight)))
+    return tuple(chunk.name for chunk in chunks if chunk.data is None)
+
+
+def decline(
+    attempt: Attempt,
+    subtask: SubtaskId,
+    checkpoint: CheckpointId,
+    reason: str,
+    *,
+    counts: bool = False,
+    chunks: tuple[str, ...] = (),
+) -> Tell:
     return Tell(
-        SubtaskDeclined(attempt=attempt, slot=subtask.index, subtask=subtask, checkpoint=checkpoint, reason=reason)
+        SubtaskDeclined(
+            attempt=attempt,
+            slot=subtask.index,
+            subtask=subtask,
+            checkpoint=checkpoint,
+            reason=reason,
+            counts=counts,
+            chunks=chunks,
+        )
     )
 
 

@@ -286,8 +286,8 @@ class SlotProcess:
                     self._runtime.stored(
                         checkpoint, subtask, snapshots, async_ms=async_ms, uploaded_bytes=uploaded_bytes
                     )
-                case UploadFailed(checkpoint, subtask, reason) if self._runtime is not None:
-                    self._runtime.persist_failed(checkpoint, subtask, reason)
+                case UploadFailed(checkpoint, subtask, reason, chunks) if self._runtime is not None:
+                    self._runtime.persist_failed(checkpoint, subtask, reason, chunks)
                 case _:
                     pass
 

@@ -11,11 +11,10 @@ from typing import TypeAlias
 
 from tidegate.checkpoint.layout import chunk_key, chunk_name
 from tidegate.checkpoint.ports import BlobStore
-from tidegate.model.errors import TidegateError
 from tidegate.model.ids import Attempt, CheckpointId, OperatorId, SlotIndex, SubtaskId
 from tidegate.model.snapshot import OperatorSnapshot
 from tidegate.runtime.effects import Persist
-from tidegate.runtime.persisting import persist_states
+from tidegate.runtime.persisting import NotStored, persist_states
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +31,8 @@ class UploadFailed:
     checkpoint: CheckpointId
     subtask: SubtaskId
     reason: str
+    chunks: tuple[str, ...] = ()
+    """Names under which something may have been stored all the same."""
 
 
 UploadOutcome: TypeAlias = Uploaded | UploadFailed
@@ -72,8 +73,8 @@ class Uploader:
                     (time.monotonic() - started) * 1000,
                     persisted.uploaded_bytes,
                 )
-            except TidegateError as failure:
-                outcome = UploadFailed(persist.checkpoint, persist.subtask, str(failure))
+            except NotStored as failure:
+                outcome = UploadFailed(persist.checkpoint, persist.subtask, failure.reason, failure.chunks)
             except Exception as failure:  # noqa: BLE001  whatever went wrong, the checkpoint must hear of it
                 outcome = UploadFailed(persist.checkpoint, persist.subtask, f"{type(failure).__name__}: {failure}")
             self._on_done(outcome)

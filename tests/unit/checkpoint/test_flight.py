@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import msgspec
 import pytest
 from tests.unit.checkpoint.scenario import (
     COUNT,
@@ -21,11 +22,11 @@ from tests.unit.checkpoint.scenario import (
 
 from tidegate.checkpoint import effects as ef
 from tidegate.checkpoint import events as ev
-from tidegate.checkpoint.layout import ManifestRef
+from tidegate.checkpoint.layout import ManifestRef, chunk_key, chunk_name
 from tidegate.checkpoint.phases import Active, Ending
 from tidegate.checkpoint.running import Looking, Storing
 from tidegate.checkpoint.statistics import FailureReason, Phase
-from tidegate.model.ids import Attempt, CheckpointId
+from tidegate.model.ids import Attempt, CheckpointId, OperatorId, SlotIndex
 from tidegate.model.messages import CheckpointAborted, CheckpointCompleted, SubtaskDeclined
 
 
@@ -177,6 +178,25 @@ def test_a_snapshot_that_cannot_be_stored_counts_and_a_subtask_that_is_not_ready
     )
     assert run.last(ef.ReportCheckpoint).report.reason is reason
     assert run.run.failures_in_a_row == int(counts)
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["in flight", "after it was given up"])
+def test_what_a_subtask_stored_before_it_declined_is_deleted_with_the_checkpoint(late: bool) -> None:
+    """T28: one that failed half way leaves chunks that no acknowledgement names. Those of other checkpoints are not its own."""
+    run = Scenario().run_up()
+    checkpoint = run.trigger()
+    names = tuple(
+        chunk_name(OperatorId("count"), Attempt(1), SlotIndex(0), CheckpointId(id), 0) for id in (checkpoint, 77)
+    )
+    declined = SubtaskDeclined(
+        attempt=Attempt(1), slot=READ[0].index, subtask=READ[0], checkpoint=checkpoint, reason="disk full", counts=True
+    )
+    if late:
+        run.said(declined)
+    run.said(msgspec.structs.replace(declined, chunks=names))
+    (abandoned,) = run.run.retention.abandoned
+    assert abandoned.ref == ManifestRef(checkpoint, Attempt(1))
+    assert abandoned.chunks == {chunk_key(names[0])}
 
 
 def test_failures_in_a_row_end_the_attempt_and_only_a_completed_checkpoint_resets_them() -> None:

@@ -31,7 +31,7 @@ from tidegate.model.messages import (
     SubtaskDeclined,
     TriggerCheckpoint,
 )
-from tidegate.model.snapshot import Split, SplitPosition
+from tidegate.model.snapshot import ChunkHandle, KeyGroupRange, OperatorSnapshot, Split, SplitPosition
 from tidegate.operators.source import POLL_MAX_MS
 from tidegate.plan.graph import Edge, JobGraph, Partitioning, Stage
 from tidegate.plan.relational import Sink
@@ -275,10 +275,17 @@ def test_a_failed_upload_declines() -> None:
     shell.work()
     shell.trigger(1)
     persist = next(e for e in shell.work() if isinstance(e, Persist))
-    shell.runtime.persist_failed(persist.checkpoint, persist.subtask, "disk full")
+    shell.runtime.persist_failed(persist.checkpoint, persist.subtask, "disk full", ("half",))
     (declined,) = told(shell.work(), SubtaskDeclined)
     assert isinstance(declined, SubtaskDeclined)
-    assert declined.reason == "disk full"
+    assert (declined.reason, declined.counts, declined.chunks) == ("disk full", True, ("half",))
+
+
+def stored_elsewhere(persist: Persist) -> OperatorSnapshot:
+    """One chunk of it is a file of its own, another one travels inside the message."""
+    file = ChunkHandle(name="stored", groups=KeyGroupRange(0, 8), rows=1, size_bytes=9, checksum=0)
+    inlined = msgspec.structs.replace(file, name="inlined", data=b"x")
+    return OperatorSnapshot(operator=OperatorId("op"), subtask=persist.subtask.index, chunks=(file, inlined))
 
 
 def test_a_snapshot_that_is_not_stored_in_time_is_declined_and_an_answer_after_that_is_too_late() -> None:
@@ -294,9 +301,12 @@ def test_a_snapshot_that_is_not_stored_in_time_is_declined_and_an_answer_after_t
     declined = told(shell.work(), SubtaskDeclined)
     assert len(declined) == 2
     assert all(isinstance(one, SubtaskDeclined) and "uploadTimeout" in one.reason for one in declined)
-    snapshots = persist_states(persist, lambda *_: "name", lambda *_: None).snapshots
-    shell.runtime.stored(persist.checkpoint, persist.subtask, snapshots)
-    assert told(shell.work(), SubtaskAcked) == []
+    shell.runtime.stored(persist.checkpoint, persist.subtask, (stored_elsewhere(persist),))
+    effects = shell.work()
+    assert told(effects, SubtaskAcked) == []
+    (leftover,) = told(effects, SubtaskDeclined)
+    assert isinstance(leftover, SubtaskDeclined)
+    assert (leftover.counts, leftover.chunks) == (False, ("stored",))
 
 
 def test_a_snapshot_call_that_does_not_come_back_is_named_with_its_phase() -> None:

@@ -16,7 +16,7 @@ from tidegate.model.snapshot import ChunkHandle, OperatorSnapshot
 from tidegate.operators.user_functions import LoadedFunction
 from tidegate.plan.graph import JobGraph
 from tidegate.runtime.effects import GrantCredit, Leave, Persist, Send, SlotEffect, Tell
-from tidegate.runtime.persisting import persist_states
+from tidegate.runtime.persisting import NotStored, persist_states
 from tidegate.runtime.slot import SlotRuntime
 from tidegate.state.codec import decode_chunk
 from tidegate.testing.simulation.location import Location
@@ -257,10 +257,12 @@ class SimulatedSlot:
                 put,
                 INLINE_BYTES_MAX,
             )
-        except TidegateError as error:
-            reason = str(error)
+        except NotStored as error:
+            reason, chunks = error.reason, error.chunks
             if self.alive:
-                self._with_runtime(lambda runtime: runtime.persist_failed(persist.checkpoint, persist.subtask, reason))
+                self._with_runtime(
+                    lambda runtime: runtime.persist_failed(persist.checkpoint, persist.subtask, reason, chunks)
+                )
             return
         if not self.alive:
             return
