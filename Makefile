@@ -71,7 +71,7 @@ chaos: setup  ## real Spark: SECONDS=180 of kills and freezes, the harm of less,
 	@$(PY) tools/chaos.py --runs $(RUNS)
 
 lock: setup  ## compile requirements.lock again from pyproject.toml
-	@.tools/bin/uv pip compile --quiet --universal --generate-hashes --no-header --extra java --extra rocksdb --group dev --python-version 3.11 \
+	@.tools/bin/uv pip compile --quiet --universal --generate-hashes --no-header --extra java --extra all --group dev --python-version 3.11 \
 		--output-file requirements.lock pyproject.toml
 
 clean:  ## remove everything that can be made again

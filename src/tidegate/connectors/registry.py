@@ -1,95 +1,121 @@
-"""Every source and sink by its format name, for the driver and for the slots."""
+"""Every source and sink by its format name, for the driver and for the slots.
+
+A format's package has a module ``format`` with ``source(scan)`` and ``enumerator(scan, config)``, with ``sink(node)`` and
+``committer(node)``, or with all four. It is imported when the format is used: nobody needs the libraries of the others.
+"""
 
 from __future__ import annotations
 
-from tidegate.connectors.console.sink import ConsoleCommitter, ConsoleSink, parse_console
-from tidegate.connectors.files.config import SOURCE_FORMATS, parse_source
-from tidegate.connectors.files.discovery import FileEnumerator
-from tidegate.connectors.files.sink import SINK_FORMATS, FileSink, FileSinkCommitter, parse_sink
-from tidegate.connectors.files.source import FileSource
-from tidegate.connectors.foreach.sink import ForeachSink
-from tidegate.connectors.memory.sink import MemoryCommitter, MemorySink
-from tidegate.connectors.nexmark.config import FORMAT as NEXMARK
-from tidegate.connectors.nexmark.source import NexmarkSource, nexmark_enumerator
-from tidegate.connectors.noop.sink import NoopCommitter, NoopSink
-from tidegate.connectors.python_source.enumerator import python_enumerator
-from tidegate.connectors.python_source.source import PythonSource
-from tidegate.connectors.rate.source import RateSource, rate_enumerator
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Protocol, cast
+
 from tidegate.model.config import QueryConfig
 from tidegate.model.errors import InvalidQuery
 from tidegate.operators.ports import SinkCommitter, SinkConnector, SourceConnector, SplitEnumerator
 from tidegate.plan.relational import Scan, Sink
 
-SOURCES = (*SOURCE_FORMATS, "rate", NEXMARK)
-SINKS = (*SINK_FORMATS, "memory", "console", "noop", "foreach")
+
+class SourceFormat(Protocol):
+    """Both sides of a source."""
+
+    def source(self, scan: Scan, /) -> SourceConnector:
+        """Slot side."""
+        ...
+
+    def enumerator(self, scan: Scan, config: QueryConfig, /) -> SplitEnumerator:
+        """Driver side. Validates all options; raises InvalidQuery before anything runs."""
+        ...
+
+
+class SinkFormat(Protocol):
+    """Both sides of a sink."""
+
+    def sink(self, node: Sink, /) -> SinkConnector:
+        """Slot side. Validates all options, touches nothing."""
+        ...
+
+    def committer(self, node: Sink, /) -> SinkCommitter:
+        """Driver side. Validates all options."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Package:
+    """Where a format lives. ``extra``: what to install for it beyond Tidegate itself."""
+
+    name: str
+    extra: str = ""
+
+    def load(self, form: str) -> object:
+        try:
+            return import_module(f"tidegate.connectors.{self.name}.format")
+        except ModuleNotFoundError as error:
+            if not self.extra or (error.name or "").startswith("tidegate"):
+                raise
+            raise InvalidQuery(
+                f"format {form!r} needs the Python package {error.name!r}, which is not installed here",
+                hint=f"pip install 'tidegate[{self.extra}]', on the driver and on every executor",
+            ) from error
+
+
+FILES = Package("files")
+PYTHON_SOURCE = Package("python_source")
+
+SOURCES = {
+    "parquet": FILES,
+    "json": FILES,
+    "csv": FILES,
+    "text": FILES,
+    "rate": Package("rate"),
+    "tidegate-nexmark": Package("nexmark"),
+}
+SINKS = {
+    "parquet": FILES,
+    "json": FILES,
+    "csv": FILES,
+    "memory": Package("memory"),
+    "console": Package("console"),
+    "noop": Package("noop"),
+    "foreach": Package("foreach"),
+}
 
 
 class RealConnectors:
     """Stateless: as many as one likes may exist, in any process."""
 
     def source(self, scan: Scan) -> SourceConnector:
-        """Slot side. The generator of this package is known by name and read directly, not through PySpark's interface."""
-        match scan.format.lower():
-            case form if form in SOURCE_FORMATS:
-                return FileSource(scan)
-            case "rate":
-                return RateSource(scan)
-            case form if form == NEXMARK:
-                return NexmarkSource(scan)
-            case _ if scan.payload:
-                return PythonSource(scan)
-            case _:
-                raise unknown_source(scan.format)
+        return _source(scan).source(scan)
 
     def enumerator(self, scan: Scan, config: QueryConfig) -> SplitEnumerator:
-        """Driver side. Validates all options; raises InvalidQuery before anything runs."""
-        match scan.format.lower():
-            case form if form in SOURCE_FORMATS:
-                return FileEnumerator(parse_source(scan, warn=True), bounded=config.bounded)
-            case "rate":
-                return rate_enumerator(scan, config)
-            case form if form == NEXMARK:
-                return nexmark_enumerator(scan, config)
-            case _ if scan.payload:
-                return python_enumerator(scan, config)
-            case _:
-                raise unknown_source(scan.format)
+        return _source(scan).enumerator(scan, config)
 
     def sink(self, sink: Sink) -> SinkConnector:
-        """Slot side. Validates all options, touches nothing."""
-        match sink.format.lower():
-            case form if form in SINK_FORMATS:
-                parse_sink(sink)
-                return FileSink()
-            case "memory":
-                return MemorySink()
-            case "console":
-                parse_console(sink)
-                return ConsoleSink()
-            case "noop":
-                return NoopSink()
-            case "foreach":
-                return ForeachSink()
-            case _:
-                raise unknown_sink(sink.format)
+        return _sink(sink).sink(sink)
 
     def committer(self, sink: Sink) -> SinkCommitter:
-        """Driver side. Validates all options; for ``memory`` it is a MemoryCommitter, which holds the table."""
-        match sink.format.lower():
-            case form if form in SINK_FORMATS:
-                return FileSinkCommitter(sink)
-            case "memory":
-                return MemoryCommitter(sink)
-            case "console":
-                return ConsoleCommitter(sink)
-            case "noop" | "foreach":
-                return NoopCommitter()
-            case _:
-                raise unknown_sink(sink.format)
+        return _sink(sink).committer(sink)
 
     def formats(self) -> dict[str, tuple[str, ...]]:
         """What exists, for documentation and error messages."""
-        return {"sources": SOURCES, "sinks": SINKS}
+        return {"sources": tuple(SOURCES), "sinks": tuple(SINKS)}
+
+
+def _source(scan: Scan) -> SourceFormat:
+    """One of ours by its name, also where PySpark knows it as a Python data source; any other such source through its interface."""
+    form = scan.format.lower()
+    package = SOURCES.get(form) or (PYTHON_SOURCE if scan.payload else None)
+    if package is None:
+        raise unknown_source(scan.format)
+    return cast("SourceFormat", package.load(form))
+
+
+def _sink(sink: Sink) -> SinkFormat:
+    form = sink.format.lower()
+    package = SINKS.get(form)
+    if package is None:
+        raise unknown_sink(sink.format)
+    return cast("SinkFormat", package.load(form))
 
 
 def unknown_source(name: str) -> InvalidQuery:

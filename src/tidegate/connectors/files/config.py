@@ -10,8 +10,6 @@ from tidegate.connectors.options import Options
 from tidegate.model.errors import InvalidQuery
 from tidegate.plan.relational import Scan
 
-SOURCE_FORMATS = ("parquet", "json", "csv", "text")
-
 _TEXT_ONLY_DEFAULT = "only Spark's default is built: leave it out, or convert the column in the query"
 
 

@@ -29,7 +29,6 @@ from tidegate.model.snapshot import Committable
 from tidegate.model.types import Schema
 from tidegate.plan.relational import OutputMode, Sink
 
-SINK_FORMATS = ("parquet", "json", "csv")
 FILE_BYTES_MAX = 256 * 1024 * 1024
 """A file is closed and the next one begun when about this much (in memory) has gone into it."""
 OPEN_FILES_MAX = 256

@@ -23,6 +23,7 @@ PATHS = (
     "checkpoint failed: store unknown",
     "checkpoint failed: subsumed",
     "checkpoint failed: timed out",
+    "checkpoint failed: upload failed",
     "cut restored on its own",
     "deployed from a checkpoint",
     "deployed from nothing",
