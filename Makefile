@@ -64,10 +64,14 @@ soak: setup  ## the tests that `make test` has in a short version only
 
 chaos: setup  ## real Spark: SECONDS=180 of kills and freezes, the harm of less, then RUNS=20 runs with a kill each
 	@$(PY) tools/storm.py --seconds $(SECONDS)
+	@$(PY) tools/storm.py --seconds 60 --checkpoints s3
+	@$(PY) tools/storm.py --seconds 60 --checkpoints hdfs
 	@$(PY) tools/storm.py --skewed
 	@$(PY) tools/storm.py --harm at-least-once
 	@$(PY) tools/storm.py --harm alignment
 	@$(PY) tools/storm.py --harm look
+	@$(PY) tools/connector_storm.py --sink kafka --seconds 300
+	@for sink in parquet delta iceberg postgres; do $(PY) tools/connector_storm.py --sink $$sink --seconds 60 || exit 1; done
 	@$(PY) tools/chaos.py --runs $(RUNS)
 
 lock: setup  ## compile requirements.lock again from pyproject.toml

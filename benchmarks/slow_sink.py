@@ -163,6 +163,9 @@ def watched(spark: SparkSession, name: str, row_s: float, seconds: float) -> Ite
     done = [one for one in history.reports if one.outcome in (Outcome.COMPLETED, Outcome.COMMITTED)]
     print(f"\n{name}: {SETTINGS[name] or 'no options'}; the sink took {sunk / seconds:,.0f} rows/s")
     print(f"  checkpoints: {described(done)}; failed: {history.failed}")
+    for one in history.reports:
+        if one.outcome is Outcome.FAILED:
+            print(f"  {one}")
     for memory in memories:
         print(f"  {memory}")
     print(f"  health: {status['health']}{': ' if status['reason'] else ''}{status['reason']}", flush=True)

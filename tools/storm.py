@@ -5,7 +5,7 @@ Every 8 s a random slot gets kill -9, every 30 s the driver, and every 13 s a sl
 that died is started again on the same checkpoint locations, and is not killed again before it has completed a checkpoint. At the end
 the windows in Parquet must be Spark batch's row for row, and the last row of every key of the running aggregate as well.
 
-    python tools/storm.py [--seconds 180] [--seed N]
+    python tools/storm.py [--seconds 180] [--seed N] [--checkpoints disk|s3|hdfs]
     python tools/storm.py --skewed                kills of slots, with barriers skewed on purpose: right all the same
     python tools/storm.py --harm at-least-once    the same kills in at-least-once mode: bids count twice
     python tools/storm.py --harm alignment        the same in exactly-once mode, with the alignment taken out of the slots
@@ -25,12 +25,13 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from storm_processes import DriverProcess, Victim, await_file, send
+from storm_stores import STORES, Home, home
 
 FIRST_START_LIMIT_S = 400.0
 AFTER_STORM_S = 400.0
@@ -60,6 +61,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--harm", choices=("at-least-once", "alignment", "look"))
     parser.add_argument("--skewed", action="store_true")
+    parser.add_argument("--checkpoints", choices=STORES, default="disk", help="where checkpoints live")
     for name, what in (("slot", "kill -9 of a slot"), ("driver", "kill -9 of the driver"), ("freeze", "SIGSTOP")):
         default = getattr(Weather, "freeze_every_s" if name == "freeze" else f"{name}_kill_s")
         parser.add_argument(f"--{name}-every", type=float, default=default, help=f"seconds between two: {what}")
@@ -68,7 +70,8 @@ def main() -> int:
     weather = Weather(options.slot_every, options.driver_every, options.freeze_every)
     folder = Path(tempfile.mkdtemp(prefix="tidegate-storm-"))
     try:
-        code = run(folder, options.harm, options.seconds, weather, options.seed, skewed=options.skewed)
+        with home(options.checkpoints, folder) as place:
+            code = run(folder, place, options.harm, options.seconds, weather, options.seed, skewed=options.skewed)
     except KeyboardInterrupt:
         print("storm: interrupted; all its processes are ended", flush=True)
         code = 130
@@ -79,7 +82,9 @@ def main() -> int:
     return code
 
 
-def run(folder: Path, harm: str | None, seconds: float, weather: Weather, seed: int, *, skewed: bool) -> int:
+def run(
+    folder: Path, place: Home, harm: str | None, seconds: float, weather: Weather, seed: int, *, skewed: bool
+) -> int:
     if harm == "look":
         return see_harm_without_the_look(folder)
     skewed = skewed or harm is not None
@@ -91,7 +96,7 @@ def run(folder: Path, harm: str | None, seconds: float, weather: Weather, seed: 
         else f"{seconds:.0f} s of kills{' with skewed barriers' if skewed else ' and freezes'}"
     )
     print(f"storm: {what}, replay with --seed {seed}", flush=True)
-    put_work(folder, seconds, harm, skewed=skewed)
+    put_work(folder, seconds, harm, place, skewed=skewed)
     with Storm(folder, seconds, weather, random.Random(seed), needs_skew=skewed) as storm:
         problem = storm.blow() or storm.come_to_an_end() or storm.missed()
         counts = storm.counts
@@ -101,19 +106,30 @@ def run(folder: Path, harm: str | None, seconds: float, weather: Weather, seed: 
     return verdict(json.loads((folder / "result.json").read_text()), counts, harm)
 
 
-def put_work(folder: Path, seconds: float, harm: str | None, *, skewed: bool = False, gates: bool = False) -> None:
+def put_work(
+    folder: Path, seconds: float, harm: str | None, place: Home, *, skewed: bool = False, gates: bool = False
+) -> None:
     """What the drivers are to do."""
-    (folder / "work.json").write_text(json.dumps({"seconds": seconds, "harm": harm, "skewed": skewed, "gates": gates}))
+    checkpoints = {"location": place.location, "storage": place.options}
+    work = {"seconds": seconds, "harm": harm, "skewed": skewed, "gates": gates, **checkpoints}
+    (folder / "work.json").write_text(json.dumps(work))
 
 
 class Storm:
     """Kills and freezes by the clock, which starts when the queries run. One driver at a time; a new one as soon as it is gone."""
 
     def __init__(
-        self, folder: Path, seconds: float, weather: Weather, chance: random.Random, *, needs_skew: bool
+        self,
+        folder: Path,
+        seconds: float,
+        weather: Weather,
+        chance: random.Random,
+        *,
+        needs_skew: bool = False,
+        program: str = "storm_query.py",
     ) -> None:
         """``needs_skew``: a query's slot is killed only after a checkpoint with barriers far apart: none other can have kept
-        rows that come again."""
+        rows that come again. ``program``: what a driver runs."""
         self._folder = folder
         self._seconds = seconds
         self._weather = weather
@@ -122,7 +138,8 @@ class Storm:
         self._began_s = time.monotonic()
         self._frozen: tuple[Victim, float] | None = None
         self._at_last_kill: dict[str, int] = {}
-        self._drivers = [DriverProcess(folder, "driver-1")]
+        self._program = program
+        self._drivers = [DriverProcess(folder, "driver-1", program)]
         self.counts: Counter[str] = Counter()
 
     def __enter__(self) -> Storm:
@@ -146,22 +163,16 @@ class Storm:
         deadline_s = self._began_s + FIRST_START_LIMIT_S
         while not self._driver.status().running:
             if self._driver.wait(LOOK_S) or time.monotonic() > deadline_s:
-                return f"the queries did not get going:\n{self._log()}"
+                return f"the queries did not get going, exit code {self._driver.exit_code}:\n{self._log()}"
         self._tell("the queries run")
         self._began_s = time.monotonic()
-        weather = self._weather
-        due_s = {
-            "slot": self._began_s + weather.slot_kill_s,
-            "driver": self._began_s + weather.driver_kill_s,
-            "freeze": self._began_s + weather.freeze_every_s,
-        }
-        every_s = {"slot": weather.slot_kill_s, "driver": weather.driver_kill_s, "freeze": weather.freeze_every_s}
-        harm = {"slot": self._kill_slot, "driver": self._kill_driver, "freeze": self._freeze}
+        harms = self._harms()
+        due_s = {what: self._began_s + every_s for what, (every_s, _) in harms.items()}
         while time.monotonic() < self._began_s + self._seconds and not self._over:
-            for kind in due_s:
+            for what, (every_s, harm) in harms.items():
                 # An event that finds no victim stays due.
-                if time.monotonic() >= due_s[kind] and harm[kind]():
-                    due_s[kind] = time.monotonic() + every_s[kind]
+                if time.monotonic() >= due_s[what] and harm():
+                    due_s[what] = time.monotonic() + every_s
             self._thaw()
             self._driver.wait(LOOK_S)
         return ""
@@ -179,14 +190,18 @@ class Storm:
 
     def missed(self) -> str:
         """A storm that did not blow says nothing: what was due and found no victim at all, if anything."""
-        weather = self._weather
-        every_s = {
-            "slot kills": weather.slot_kill_s,
-            "driver kills": weather.driver_kill_s,
-            "freezes": weather.freeze_every_s,
-        }
-        none = [what for what, period_s in every_s.items() if period_s < self._seconds and not self.counts[what]]
+        due = [what for what, (every_s, _) in self._harms().items() if every_s < self._seconds]
+        none = [what for what in due if not self.counts[what]]
         return f"there were no {', no '.join(none)}: this run says nothing" if none else ""
+
+    def _harms(self) -> dict[str, tuple[float, Callable[[], bool]]]:
+        """Everything that happens: how often, in seconds, and who does it; whether it found a victim."""
+        weather = self._weather
+        return {
+            "slot kills": (weather.slot_kill_s, self._kill_slot),
+            "driver kills": (weather.driver_kill_s, self._kill_driver),
+            "freezes": (weather.freeze_every_s, self._freeze),
+        }
 
     def _kill_slot(self) -> bool:
         status, slots = self._driver.status(), self._driver.slots()
@@ -210,7 +225,7 @@ class Storm:
         self._tell(f"kill -9 of {self._driver.name}")
         self.counts["driver kills"] += 1
         self._driver.kill()
-        self._drivers.append(DriverProcess(self._folder, f"driver-{len(self._drivers) + 1}"))
+        self._drivers.append(DriverProcess(self._folder, f"driver-{len(self._drivers) + 1}", self._program))
         return True
 
     def _freeze(self) -> bool:
@@ -244,7 +259,8 @@ def verdict(result: dict, counts: Counter[str], harm: str | None) -> int:
         print(f"storm: {line}")
     seen = bool(result["problems"])
     if harm is None:
-        after = ", ".join(f"{counts[what]} {what}" for what in ("slot kills", "driver kills", "freezes"))
+        usual = ("slot kills", "driver kills", "freezes")
+        after = ", ".join(f"{counts[what]} {what}" for what in (*usual, *sorted(counts.keys() - set(usual))))
         right = f"OK: {result['rows']:,} rows equal Spark batch's"
         print(f"{'FAILED: wrong output' if seen else right} after {after}")
         return 1 if seen else 0
@@ -259,7 +275,7 @@ def see_harm_without_the_look(folder: Path) -> int:
     for harm in (None, "look"):
         place = folder / ("without" if harm else "with")
         place.mkdir()
-        put_work(place, LOOK_SECONDS, harm, gates=True)
+        put_work(place, LOOK_SECONDS, harm, Home(str(place)), gates=True)
         print(f"storm: two drivers, {place.name} the look", flush=True)
         with driver(place, "A") as first:
             await_file(place / "A-holds-manifest", first)

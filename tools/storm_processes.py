@@ -64,14 +64,19 @@ class Victim:
 class DriverProcess:
     """One driver. Its log is ``folder/log``; several drivers of a folder append to the same one."""
 
-    def __init__(self, folder: Path, name: str) -> None:
+    def __init__(self, folder: Path, name: str, program: str = "storm_query.py") -> None:
         self.name = name
         self._folder = folder
         work = json.loads((folder / "work.json").read_text())
-        environment = {**os.environ, "STORM_FOLDER": str(folder), "STORM_NAME": name, "STORM_HARM": work["harm"] or ""}
+        environment = {
+            **os.environ,
+            "STORM_FOLDER": str(folder),
+            "STORM_NAME": name,
+            "STORM_HARM": work.get("harm") or "",
+        }
         # Slots run in other processes: what is planted in the code has to be planted there as well.
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(TOOLS / "harm"), os.environ.get("PYTHONPATH")]))
-        command = [sys.executable, str(TOOLS / "storm_query.py")]
+        command = [sys.executable, str(TOOLS / program)]
         with (folder / "log").open("ab") as log:
             # A session of its own: Ctrl-C is for the harness, which then ends everybody in order.
             self._process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)

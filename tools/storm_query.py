@@ -20,7 +20,7 @@ from tidegate.api import launch
 from tidegate.checkpoint import storing
 from tidegate.checkpoint.effects import StoreManifest
 from tidegate.checkpoint.plan import without
-from tidegate.connectors.files.sink import FileSinkCommitter
+from tidegate.connectors.files.committer import FileSinkCommitter
 from tidegate.connectors.nexmark.datasource import register
 from tidegate.spark.session import local_session
 
@@ -116,9 +116,8 @@ def start_queries(spark: SparkSession, work: dict) -> dict:
     bids = skewed(bids) if work["skewed"] else bids
 
     def writer(name: str, rows: DataFrame):
-        writer = (
-            tidegate.writeStream(rows).queryName(name).option("checkpointLocation", str(FOLDER / f"{name}-checkpoints"))
-        )
+        writer = tidegate.writeStream(rows).queryName(name).options(**work["storage"])
+        writer = writer.option("checkpointLocation", f"{work['location']}/{name}-checkpoints")
         writer = writer.option("atEnd", "drain").option("parallelism", 2)
         writer = (
             writer.option("batchRowsMax", SKEWED_ROWS) if work["skewed"] else writer.option("silenceTimeout", SILENCE)

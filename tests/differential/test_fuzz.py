@@ -15,26 +15,26 @@ from tests.differential.fuzz.judge import EQUAL, REFUSED
 from tests.differential.fuzz.relations import Select, Table, Where
 from tests.differential.fuzz.shrinking import shrink
 from tests.differential.fuzz.terms import BOOLEAN, LONG, RULES, Term
+from tests.differential.harness import quickly
 
 SEEDS = 40
 
 
 @pytest.fixture(scope="module")
 def campaign(spark: SparkSession) -> Iterator[Campaign]:
-    before = {name: spark.conf.get(name) for name in Campaign.SETTINGS}
-    made = Campaign(spark)
-    yield made
-    made.close()
-    for name, value in before.items():
-        spark.conf.set(name, value)
+    with quickly(spark):
+        made = Campaign(spark)
+        yield made
+        made.close()
 
 
 @pytest.mark.spark
 def test_random_programs_equal_spark_batch(campaign: Campaign) -> None:
     failures = [failure for seed in range(SEEDS) if (failure := campaign.run(seed))]
     assert not failures, "\n".join(failures)
-    assert campaign.counts[EQUAL] - campaign.empty >= SEEDS // 2, campaign.summary()
-    assert campaign.counts[REFUSED] <= SEEDS // 8, campaign.summary()
+    tally = campaign.tally
+    assert tally.counts[EQUAL] - tally.empty >= SEEDS // 2, tally.summary()
+    assert tally.counts[REFUSED] <= SEEDS // 8, tally.summary()
 
 
 def test_a_seed_is_one_program() -> None:

@@ -29,7 +29,7 @@ from tidegate.model.ids import Attempt, CheckpointId, OperatorId, PipelineId, Sl
 from tidegate.model.messages import CheckpointCommitted, SubtaskAcked, SubtaskDeclined, TriggerCheckpoint
 from tidegate.model.snapshot import ChunkHandle, Committable, KeyGroupRange, OperatorSnapshot, PhaseTimes
 from tidegate.spark.gang import TERMINAL
-from tidegate.spark.slot import read_chunk
+from tidegate.spark.read_ahead import read_chunk
 from tidegate.state.codec import encode_chunk
 
 COUNT, SINK = OperatorId("count"), OperatorId("sink")

@@ -13,13 +13,15 @@ from pyspark.sql import Row, SparkSession
 from tests.unit.connectors.reading import file_scan, read_all, written
 from tests.unit.connectors.test_file_sink import prepared
 
-from tidegate.connectors.files.sink import FileSink, FileSinkCommitter
+from tidegate.catalyst.translate import SinkRequest, translate
+from tidegate.connectors.files.committer import FileSinkCommitter
+from tidegate.connectors.files.sink import FileSink
 from tidegate.connectors.spark_types import spark_schema
 from tidegate.model import types as t
 from tidegate.model.ids import Attempt, OperatorId, SlotIndex
 from tidegate.model.types import Field, Schema
 from tidegate.operators.columns import polars_schema
-from tidegate.plan.relational import Sink
+from tidegate.plan.relational import OutputMode, Sink
 
 pytestmark = pytest.mark.spark
 
@@ -74,8 +76,20 @@ def committed(path: Path, form: str, schema: Schema, partition_by: tuple[str, ..
         id=OperatorId("sink-0"), format=form, options={"path": str(path), "tidegate.pipeline": "p", **options},
         columns=tuple((field.name, field.name) for field in schema), schema=schema, partition_by=partition_by,
     )  # fmt: skip
+    committed_to(sink, rows_of(schema))
+
+
+def committed_frame(path: Path, form: str, schema: Schema, rows: pl.DataFrame, options: dict[str, str]) -> None:
+    sink = Sink(
+        id=OperatorId("sink-0"), format=form, options={"path": str(path), "tidegate.pipeline": "p", **options},
+        columns=tuple((field.name, field.name) for field in schema), schema=schema,
+    )  # fmt: skip
+    committed_to(sink, rows)
+
+
+def committed_to(sink: Sink, rows: pl.DataFrame) -> None:
     writer = FileSink().writer(sink, Attempt(1), SlotIndex(0))
-    writer.write(rows_of(schema))
+    writer.write(rows)
     FileSinkCommitter(sink).commit(prepared(writer, 1))
 
 
@@ -167,3 +181,73 @@ def test_we_read_odd_files_as_spark_does(
     ours = read_all(file_scan(form, tmp_path, schema, timeZone=zone, **options))
     theirs = spark.read.schema(spark_schema(schema)).options(**options).format(form).load(str(tmp_path)).collect()
     assert comparable([tuple(local(value) for value in row) for row in ours]) == comparable(theirs)
+
+
+TEXT_ROWS: Schema = (
+    Field("s", t.STRING), Field("n", t.LONG), Field("d", t.DOUBLE), Field("day", t.DATE), Field("ts", t.TIMESTAMP), Field("ntz", t.TIMESTAMP_NTZ),
+)  # fmt: skip
+TEXT_VALUES: list[tuple[Any, ...]] = [
+    ("plain", 1, 0.5, datetime.date(2024, 2, 29), MOMENT, MOMENT.replace(tzinfo=None)),
+    ("", None, float("nan"), datetime.date(1999, 12, 31), MOMENT.replace(month=12, hour=23), None),
+    (None, -5, float("-inf"), None, None, MOMENT.replace(tzinfo=None, hour=0, microsecond=0)),
+    ('say "x", y', 7, 12.75, datetime.date(2024, 2, 1), MOMENT.replace(microsecond=1000), None),
+    ("back\\slash", 8, -2.25, None, MOMENT.replace(microsecond=0), None),
+]
+PATTERNS = {"dateFormat": "dd/MM/yy EEE", "timestampFormat": "yyyy-MM-dd HH:mm:ss.SSSXXX", "timestampNTZFormat": "MMM d, yyyy h:mm a"}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("form", "options"),
+    [
+        ("csv", PATTERNS),
+        ("csv", {**PATTERNS, "quoteAll": "true"}),
+        ("csv", {**PATTERNS, "quoteAll": "true", "nullValue": "NULL", "emptyValue": "none", "header": "true"}),
+        ("csv", {**PATTERNS, "escapeQuotes": "false", "sep": ";", "emptyValue": ""}),
+        ("csv", {**PATTERNS, "nullValue": "plain", "escape": '"', "header": "true"}),
+        ("json", PATTERNS),
+        ("json", {**PATTERNS, "ignoreNullFields": "false", "timeZone": "America/New_York"}),
+    ],
+)
+def test_options_mean_what_they_mean_to_sparks_own_writer(
+    spark: SparkSession, tmp_path: Path, form: str, options: dict[str, str]
+) -> None:
+    """Line for line the same text."""
+    frame = pl.DataFrame(TEXT_VALUES, schema=polars_schema(TEXT_ROWS), orient="row")
+    committed_frame(tmp_path / "ours", form, TEXT_ROWS, frame, options)
+    (ours,) = (tmp_path / "ours").glob("part-*")
+    shown = [tuple(local(value) for value in row) for row in TEXT_VALUES]
+    theirs = spark.createDataFrame(shown, spark_schema(TEXT_ROWS)).coalesce(1).write.format(form).options(**options)
+    theirs.save(str(tmp_path / "theirs"))
+    (file,) = (tmp_path / "theirs").glob("part-*")
+    assert ours.read_text().splitlines() == file.read_text().splitlines()
+
+
+def test_text_is_written_as_spark_writes_it(spark: SparkSession, tmp_path: Path) -> None:
+    schema: Schema = (Field("value", t.STRING),)
+    values = [("a",), (None,), ("",), ('ü \\ "x"',)]
+    committed_frame(
+        tmp_path / "ours", "text", schema, pl.DataFrame(values, schema=polars_schema(schema), orient="row"), {}
+    )
+    (ours,) = (tmp_path / "ours").glob("part-*")
+    spark.createDataFrame(values, "value string").coalesce(1).write.text(str(tmp_path / "theirs"))
+    (theirs,) = (tmp_path / "theirs").glob("part-*")
+    assert ours.read_bytes() == theirs.read_bytes()
+    assert sorted(row.value for row in spark.read.text(str(tmp_path / "ours")).collect()) == sorted(
+        v or "" for (v,) in values
+    )
+
+
+def test_times_in_names_of_directories_are_in_the_sessions_zone(spark: SparkSession, tmp_path: Path) -> None:
+    """Where Spark, in the same session, looks for them."""
+    spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+    try:
+        request = SinkRequest("parquet", {"path": str(tmp_path), "tidegate.pipeline": "p"}, ("timestamp",))
+        sink = translate(spark.readStream.format("rate").load(), mode=OutputMode.APPEND, sink=request).plan
+        committed_to(sink, pl.DataFrame([(MOMENT, 1)], schema=polars_schema(sink.schema), orient="row"))
+        assert [path.name[:23] for path in tmp_path.glob("timestamp=*")] == ["timestamp=2024-05-01 21"]
+        read = spark.read.schema("value bigint, timestamp timestamp").parquet(str(tmp_path))
+        assert [tuple(row) for row in read.selectExpr("unix_micros(timestamp)", "value").collect()] == [
+            (int(MOMENT.timestamp() * 1_000_000), 1)
+        ]
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")

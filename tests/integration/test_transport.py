@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 import time
+from collections import Counter
 from multiprocessing.connection import Connection
 
 import polars as pl
@@ -226,15 +227,18 @@ def test_control_messages_reach_the_slot_they_are_for(driver, context):
 def test_a_slot_that_falls_silent_is_reported_once_and_one_that_works_is_not(context):
     driver = DriverEndpoints.on_one_host()
     silent: list[int] = []
-    heartbeat = DriverHeartbeat(context, driver, ATTEMPT, 20, 400, silent.append)
+    heard: Counter[int] = Counter()
+    heartbeat = DriverHeartbeat(context, driver, ATTEMPT, 20, 400, silent.append, lambda one: heard.update([one.slot]))
     lost: list[str] = []
     endpoints = slot_side(driver, heartbeat=heartbeat.address)
     slots = [SlotHeartbeat(context, endpoints, ATTEMPT, SlotIndex(index), 20, 60_000, lost.append) for index in (0, 1)]
-    time.sleep(0.8)
+    # One every 20 ms: forty of them take longer than the silence that is reported.
+    wait_for(lambda: min(heard[0], heard[1]) >= 40)
     assert silent == []
     slots[1].stop()
     wait_for(lambda: silent)
-    time.sleep(0.6)
+    until = heard[0] + 40
+    wait_for(lambda: heard[0] >= until)
     assert silent == [1] and lost == []
     slots[0].stop()
     heartbeat.stop()
@@ -266,7 +270,8 @@ def test_a_heartbeat_says_what_its_loop_is_doing_and_for_how_long(context):
 
 def test_a_slot_notices_that_its_driver_is_gone(context):
     driver = DriverEndpoints.on_one_host()
-    heartbeat = DriverHeartbeat(context, driver, ATTEMPT, 20, 60_000, lambda slot: None)
+    heard: list[SlotAlive] = []
+    heartbeat = DriverHeartbeat(context, driver, ATTEMPT, 20, 60_000, lambda slot: None, heard.append)
     lost: list[str] = []
     told = threading.Event()
 
@@ -277,7 +282,8 @@ def test_a_slot_notices_that_its_driver_is_gone(context):
     slot = SlotHeartbeat(
         context, slot_side(driver, heartbeat=heartbeat.address), ATTEMPT, SlotIndex(0), 20, 300, on_lost
     )
-    time.sleep(0.6)
+    # Answered every 20 ms, for longer than the silence that it would notice.
+    wait_for(lambda: len(heard) >= 30)
     assert not lost
     heartbeat.stop()
     assert told.wait(10)
@@ -311,12 +317,11 @@ def test_a_driver_that_was_kept_from_running_blames_nobody(context):
     address = mine.recv()
     lost: list[str] = []
     slot = SlotHeartbeat(context, slot_side(driver, heartbeat=address), ATTEMPT, SlotIndex(0), 20, 60_000, lost.append)
-    time.sleep(0.5)
+    assert mine.recv() == "heard of it"
     assert process.pid is not None
     os.kill(process.pid, signal.SIGSTOP)
-    time.sleep(1.0)
+    time.sleep(1.0)  # How long it is kept from running: more than twice its timeout.
     os.kill(process.pid, signal.SIGCONT)
-    time.sleep(0.3)
     mine.send("what did you see?")
     assert mine.recv() == []
     process.join(20)
@@ -326,9 +331,14 @@ def test_a_driver_that_was_kept_from_running_blames_nobody(context):
 
 def pausing_driver(driver: DriverEndpoints, pipe: Connection) -> None:
     silent: list[int] = []
-    heartbeat = DriverHeartbeat(zmq.Context(), driver, ATTEMPT, 20, 400, silent.append)
+    heard: list[SlotAlive] = []
+    heartbeat = DriverHeartbeat(zmq.Context(), driver, ATTEMPT, 20, 400, silent.append, heard.append)
     pipe.send(heartbeat.address)
+    wait_for(lambda: heard)
+    pipe.send("heard of it")
     pipe.recv()
+    until = len(heard) + 10  # By then it has looked at the clock again, several times.
+    wait_for(lambda: len(heard) >= until)
     pipe.send(silent)
     heartbeat.stop()
 

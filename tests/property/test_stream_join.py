@@ -263,7 +263,7 @@ def test_a_range_join_equals_nested_loops(kind: StreamJoinKind, steps: list[tupl
 
 @pytest.mark.parametrize("kind", StreamJoinKind)
 @given(steps=histories())
-@settings(max_examples=50)
+@settings(max_examples=30)
 def test_null_safe_keys_find_one_another(kind: StreamJoinKind, steps: list[tuple]) -> None:
     node = ranged(kind, null_safe=True)
     gang, left, right = play(node, steps)
@@ -272,7 +272,7 @@ def test_null_safe_keys_find_one_another(kind: StreamJoinKind, steps: list[tuple
 
 @pytest.mark.parametrize("kind", StreamJoinKind)
 @given(steps=histories())
-@settings(max_examples=50)
+@settings(max_examples=30)
 def test_event_time_among_the_keys_equals_nested_loops(kind: StreamJoinKind, steps: list[tuple]) -> None:
     node = timed(kind)
     gang, left, right = play(node, steps)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from functools import partial
 
+from tidegate.api.foreach_batch import refuse_starvation
 from tidegate.api.launch import PipelineRequest, QueryRequest, check_request, fingerprint_of, read_request, reread
 from tidegate.api.settings import QueryOptions, sort_options
 from tidegate.api.triggers import Trigger
@@ -172,3 +173,5 @@ def _refuse_crowd(pipelines: list[PipelineRequest]) -> None:
             f"{session.sparkContext.master} can run {available} tasks at once",
             hint="lower option parallelism of some, or give Spark more cores: all slots run at the same time",
         )
+    if any(one.calls_functions for one in pipelines):
+        refuse_starvation(session, sum(wanted))

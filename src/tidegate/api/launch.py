@@ -15,15 +15,18 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tidegate.api.active import ACTIVE
 from tidegate.api.explain import explain_query
+from tidegate.api.foreach_batch import FORMAT as FOREACH_BATCH
+from tidegate.api.foreach_batch import BatchCaller, BatchFunction, refuse_starvation
 from tidegate.api.location import StartFrom, check_store, newest_claim, open_pipeline
 from tidegate.api.query import StreamingQuery
 from tidegate.api.reports import QueryIdentity, describe_sink, promised
 from tidegate.api.screen import show_progress
-from tidegate.api.session_settings import session_fields
+from tidegate.api.session_settings import session_fields, session_storage
 from tidegate.api.settings import QueryOptions, sort_options, to_config
 from tidegate.api.static_tables import store_tables, sweep_tables, with_partitioned_tables
 from tidegate.api.triggers import Trigger
 from tidegate.api.views import keep_view
+from tidegate.catalyst.data_sources import registered
 from tidegate.catalyst.naming import Names
 from tidegate.catalyst.static_joins import forget_listings
 from tidegate.catalyst.together import together
@@ -31,8 +34,10 @@ from tidegate.catalyst.translate import SinkRequest, Translation, read_query
 from tidegate.checkpoint.manifest import PipelineDocument
 from tidegate.checkpoint.plan import plan_of
 from tidegate.checkpoint.ports import BlobStore
+from tidegate.connectors.foreach_batch.sink import ForeachBatchCommitter
 from tidegate.connectors.memory.sink import MemoryCommitter
-from tidegate.connectors.options import PIPELINE
+from tidegate.connectors.options import COMMIT_WITHIN, PIPELINE
+from tidegate.connectors.python_source.payload import pack
 from tidegate.connectors.registry import SINKS, RealConnectors, unknown_sink
 from tidegate.model.config import CheckpointMode, QueryConfig
 from tidegate.model.errors import InvalidQuery
@@ -44,11 +49,12 @@ from tidegate.plan.stages import build_graph
 from tidegate.spark.checks import check_session, choose_parallelism, refuse_connect, task_slots
 from tidegate.spark.driver import JobMaster
 from tidegate.storage.open import absolute_path, open_store
+from tidegate.storage.options import StorageOptions
 from tidegate.storage.rocksdb_entries import check_backend
 
 log = logging.getLogger("tidegate")
 
-TEMPORARY_LOCATION_FORMATS = ("memory", "console", "noop", "foreach")
+TEMPORARY_LOCATION_FORMATS = ("memory", "console", "noop", "foreach", FOREACH_BATCH)
 """Sinks that do not outlive the query, so that a checkpoint location may be made up for them, as Spark does."""
 
 
@@ -66,6 +72,8 @@ class QueryRequest:
     payload: bytes = b""
     query: str = ""
     """Its name among the queries of a job; empty: it is alone."""
+    function: BatchFunction | None = None
+    """Of ``foreachBatch``: it stays in this process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +97,12 @@ class PipelineRequest:
     @property
     def spare(self) -> bool:
         """Whether Spark jobs are to be expected beside the slots."""
-        return any(request.format == "memory" for request in self.requests)
+        return any(request.format in ("memory", FOREACH_BATCH) for request in self.requests)
+
+    @property
+    def calls_functions(self) -> bool:
+        """Whether Spark jobs beside the slots are certain: the query stands still without them."""
+        return any(request.function is not None for request in self.requests)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +119,8 @@ class PreparedPipeline:
     location: str
     temporary: bool
     pipeline: PipelineId
+    storage: StorageOptions
+    """How its location, and savepoints elsewhere, are reached: from here and from the slots."""
 
     def reread(self) -> JobGraph:
         """The graph of the same query over static data as it is now. Raises InvalidQuery when Spark has no task slot to read it with."""
@@ -118,7 +133,7 @@ class PreparedPipeline:
         plans = pin_all(self.request.reread(), self.request.options.uids)
         plans, tables = with_partitioned_tables(plans, self.config)
         store_tables(self.store, tables)
-        return with_pipeline(graph_of(plans, self.config), self.pipeline)
+        return with_pipeline(graph_of(plans, self.config), self.pipeline, self.config)
 
     def start(self) -> StreamingQuery:
         request, graph, config, connectors = self.request, self.graph, self.config, self.connectors
@@ -132,6 +147,7 @@ class PreparedPipeline:
             plan_of(graph, self.pipeline, config),
             self.store,
             self.location,
+            storage=self.storage,
             name=request.name or self.pipeline[:8],
             description=explain_query(request.plans, graph, config, description, extended=True),
             enumerators=lambda: {scan.id: connectors.enumerator(scan, config) for scan in graph.scans()},
@@ -142,6 +158,11 @@ class PreparedPipeline:
             committer = committers[plan.id]
             if isinstance(committer, MemoryCommitter) and one.name is not None:
                 keep_view(request.session, one.name, plan, committer)
+            if isinstance(committer, ForeachBatchCommitter) and one.function is not None:
+                caller = BatchCaller(
+                    request.session, one.function, plan, config.parallelism, self.location, self.storage
+                )
+                committer.call_with(caller)
         query = StreamingQuery(
             master,
             identity,
@@ -151,6 +172,7 @@ class PreparedPipeline:
             self.location,
             description,
             temporary=self.temporary,
+            storage=self.storage,
             reread=self.reread,
             tidy=partial(sweep_tables, self.store),
         )
@@ -193,11 +215,18 @@ def check_request(request: QueryRequest, options: QueryOptions) -> None:
 
 def read_request(request: QueryRequest, options: QueryOptions, names: Names) -> Translation:
     """The query's plan, raw; its warnings are logged. ``names`` is the same for all queries that run together."""
-    sink = SinkRequest(request.format, options.sink, request.partition_by, request.payload, request.query)
+    payload = request.payload or python_writer(request, options)
+    sink = SinkRequest(request.format, options.sink, request.partition_by, payload, request.query)
     found = read_query(request.df, mode=parse_mode(request.mode), sink=sink, names=names)
     for warning in found.warnings:
         log.warning("%s", warning)
     return found
+
+
+def python_writer(request: QueryRequest, options: QueryOptions) -> bytes:
+    """The user's data source that the query writes with; empty for a sink of ours."""
+    kind = None if request.format in SINKS else registered(request.df.sparkSession, request.format)
+    return b"" if kind is None else pack(kind, options.sink, request.df.schema)
 
 
 def reread(
@@ -232,6 +261,8 @@ def prepare(request: PipelineRequest) -> PreparedPipeline:
     options, session = request.options, request.session
     config = to_config({**session_fields(session), **options.config, **request.trigger.config_fields()})
     config = replace_parallelism(config, choose_parallelism(session, config.parallelism, spare=request.spare))
+    if request.calls_functions:
+        refuse_starvation(session, config.parallelism)
     if config.parallelism >= task_slots(session):
         log.warning(
             "the query takes all %s task slots: other Spark jobs wait until it ends (option parallelism leaves some free)",
@@ -248,24 +279,28 @@ def prepare(request: PipelineRequest) -> PreparedPipeline:
     guarantees = tuple(promised(connectors.sink(sink).guarantee, config.checkpoint_mode) for sink in graph.sinks())
     location, temporary = choose_location(request.name, options, session)
     ACTIVE.refuse_duplicates(request.name, location)
-    store = open_store(location)
+    storage = options.storage.over(session_storage(session))
+    store = open_store(location, storage)
     check_store(store, location)
     new = PipelineDocument(
         pipeline=PipelineId(str(uuid.uuid4())), max_parallelism=config.max_parallelism, fingerprint=request.fingerprint
     )
-    pipeline = open_pipeline(store, location, new, lambda name: plan_of(graph, name, config), parse_start_from(options))
+    pipeline = open_pipeline(
+        store, location, new, lambda name: plan_of(graph, name, config), parse_start_from(options, storage)
+    )
     ACTIVE.refuse_twins(pipeline.pipeline, location)
     store_tables(store, tables)
     return PreparedPipeline(
         request,
         config,
-        with_pipeline(graph, pipeline.pipeline),
-        connectors,
+        with_pipeline(graph, pipeline.pipeline, config),
+        RealConnectors(store),
         guarantees,
         store,
         location,
         temporary,
         pipeline.pipeline,
+        storage,
     )
 
 
@@ -305,8 +340,12 @@ def replace_parallelism(config: QueryConfig, parallelism: int) -> QueryConfig:
 
 def refuse_early(request: QueryRequest, options: QueryOptions, session: SparkSession) -> None:
     """What can be seen without the query itself: reading it computes its static sides, and those are Spark jobs."""
-    if request.format not in SINKS:
+    if request.format not in SINKS and registered(session, request.format) is None:
         raise unknown_sink(request.format)
+    if request.format == FOREACH_BATCH and request.function is None:
+        raise InvalidQuery(
+            "format foreachBatch has no function", hint="call .foreachBatch(function) instead of .format(…)"
+        )
     check_backend(str(options.config.get("state_backend", "memory")))
     named = options.checkpoint_location or session.conf.get("spark.sql.streaming.checkpointLocation", None)
     if not named and request.format not in TEMPORARY_LOCATION_FORMATS:
@@ -322,24 +361,28 @@ def choose_location(name: str | None, options: QueryOptions, session: SparkSessi
     The second value says whether it is temporary.
     """
     if options.checkpoint_location is not None:
-        return options.checkpoint_location, False
+        return absolute_path(options.checkpoint_location), False
     root = session.conf.get("spark.sql.streaming.checkpointLocation", None)
     if root:
-        return f"{root.rstrip('/')}/{name or uuid.uuid4()}", False
+        return absolute_path(f"{root.rstrip('/')}/{name or uuid.uuid4()}"), False
     return tempfile.mkdtemp(prefix="tidegate-checkpoints-"), True
 
 
-def parse_start_from(options: QueryOptions) -> StartFrom | None:
+def parse_start_from(options: QueryOptions, storage: StorageOptions) -> StartFrom | None:
     if options.start_from is None:
         return None
-    return StartFrom(absolute_path(options.start_from), options.claim_savepoint, partial(open_store, make=False))
+    source = absolute_path(options.start_from)
+    return StartFrom(source, options.claim_savepoint, partial(open_store, options=storage, make=False))
 
 
-def with_pipeline(graph: JobGraph, pipeline: PipelineId) -> JobGraph:
-    """Connectors learn whose rows they write: staged output of another pipeline is never touched."""
+def with_pipeline(graph: JobGraph, pipeline: PipelineId, config: QueryConfig) -> JobGraph:
+    """Connectors learn whose rows they write: staged output of another pipeline is never touched. And how long that may stay staged."""
+    interval_ms = max(config.checkpoint_interval_ms, config.backlog_checkpoint_interval_ms)
+    commit_within_ms = interval_ms + config.checkpoint_timeout_ms + config.restart_delay_max_ms
+    own = {PIPELINE: str(pipeline), COMMIT_WITHIN: str(commit_within_ms)}
 
     def tagged(node: Plan) -> Plan:
-        return replace(node, options={**node.options, PIPELINE: pipeline}) if isinstance(node, Sink | Scan) else node
+        return replace(node, options={**node.options, **own}) if isinstance(node, Sink | Scan) else node
 
     stages = tuple(replace(stage, nodes=tuple(tagged(node) for node in stage.nodes)) for stage in graph.stages)
     return replace(graph, stages=stages)

@@ -49,7 +49,10 @@ _OFF_OR = Duration(may_be_off=True)
 OPTIONS: tuple[Option, ...] = (
     # --- where and from what
     Option(
-        "checkpointLocation", "", A_PATH, "where checkpoints live; a query restarted on the same place continues there"
+        "checkpointLocation",
+        "",
+        A_PATH,
+        "where checkpoints live: a directory, `s3://…`, `gs://…`, `az://…` or `hdfs://…`; a query restarted on the same place continues there",
     ),
     Option(
         "startFrom",
@@ -251,6 +254,10 @@ def describe_options() -> str:
     lines.append(
         "| `uid.<operator>` | a name | the operator's id | under which its state is stored; `<operator>`: the id that "
         "`explain()` shows, or a kind (`source`, `watermark`, `aggregate`, `sink`) if there is one of it |"
+    )
+    lines.append(
+        "| `storage.<name>` | | | how the stores of checkpoints and savepoints are reached: endpoint, credentials, timeouts; "
+        "[all of them](../connectors/storage.md#options) |"
     )
     return "\n".join(lines)
 

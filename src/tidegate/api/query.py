@@ -32,6 +32,7 @@ from tidegate.spark.health import Health
 from tidegate.spark.settling import wait_until_read
 from tidegate.spark.status import JobSnapshot, Recovery
 from tidegate.storage.open import absolute_path, open_store
+from tidegate.storage.options import NO_OPTIONS, StorageOptions
 
 log = logging.getLogger("tidegate")
 
@@ -52,6 +53,7 @@ class StreamingQuery:
         sink_description: str,
         *,
         temporary: bool = False,
+        storage: StorageOptions = NO_OPTIONS,
         reread: Callable[[], JobGraph] | None = None,
         tidy: Callable[[JobGraph], None] | None = None,
     ) -> None:
@@ -69,6 +71,7 @@ class StreamingQuery:
         self.location = location
         """The checkpoint location."""
         self._temporary = temporary
+        self._storage = storage
         self._reports: deque[StreamingQueryProgress] = deque(maxlen=RECENT_REPORTS_MAX)
         self._totals: Totals | None = None
         self._reporter = threading.Thread(target=self._report, name=f"tidegate-reports-{identity.name}", daemon=True)
@@ -244,7 +247,7 @@ class StreamingQuery:
     def _take_savepoint(self, path: str, afterwards: Afterwards, timeout: float | None) -> str:
         target = absolute_path(path)
         # Before a checkpoint is taken for it: above all, nothing is drained for a place that cannot be written to.
-        check_target(open_store(target), target, secrets.token_hex(16))
+        check_target(open_store(target, self._storage), target, secrets.token_hex(16))
         return _wait_for(self._master.savepoint(target, afterwards), timeout, "the savepoint").savepoint or target
 
     def explain_text(self, extended: bool = False) -> str:

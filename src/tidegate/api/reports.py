@@ -14,6 +14,7 @@ from tidegate.model.config import CheckpointMode
 from tidegate.model.elements import WATERMARK_MAX_US, WATERMARK_MIN_US
 from tidegate.plan.graph import JobGraph
 from tidegate.plan.relational import Aggregate, Scan, Sink
+from tidegate.plan.shapes import place_of
 from tidegate.spark.status import JobSnapshot
 
 
@@ -158,5 +159,4 @@ def promised(guarantee: str, mode: CheckpointMode) -> str:
 
 
 def describe_sink(sink: Sink, guarantee: str) -> str:
-    where = sink.options.get("path", "")
-    return f"{sink.format}[{where}] {guarantee}"
+    return f"{sink.format}[{place_of(sink)}] {guarantee}"

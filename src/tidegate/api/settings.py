@@ -13,6 +13,8 @@ from tidegate.api.durations import show_duration
 from tidegate.api.options import OPTIONS, to_text
 from tidegate.model.config import QueryConfig, RestartStrategy
 from tidegate.model.errors import InvalidQuery
+from tidegate.storage.options import NO_OPTIONS, StorageOptions, storage_options
+from tidegate.storage.options import PREFIX as STORAGE_PREFIX
 
 _BY_NAME = {option.name.lower(): option for option in OPTIONS}
 _PREFIX = "tidegate."
@@ -44,6 +46,8 @@ class QueryOptions:
     """``uid.<operator>``: names the user gave to operators."""
     sink: dict[str, str]
     """All others, under the names the user gave."""
+    storage: StorageOptions = NO_OPTIONS
+    """``storage.*``: how the stores of checkpoints and savepoints are reached."""
 
 
 def sort_options(given: dict[str, object]) -> QueryOptions:
@@ -52,8 +56,13 @@ def sort_options(given: dict[str, object]) -> QueryOptions:
     own: dict[str, str] = {}
     uids: dict[str, str] = {}
     sink: dict[str, str] = {}
+    storage: dict[str, object] = {}
     for name, value in given.items():
         plain = name.lower().removeprefix(_PREFIX)
+        if plain.startswith(STORAGE_PREFIX):
+            # Not in lower case: names of Hadoop's settings are as they are.
+            storage[name[len(name) - len(plain) + len(STORAGE_PREFIX) :]] = value
+            continue
         if plain.startswith(UID_PREFIX):
             uids[plain.removeprefix(UID_PREFIX)] = str(value)
             continue
@@ -78,6 +87,7 @@ def sort_options(given: dict[str, object]) -> QueryOptions:
         claim_savepoint=own.get("startFromMode") == "claim",
         uids=uids,
         sink=sink,
+        storage=storage_options(storage),
     )
 
 

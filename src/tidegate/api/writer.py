@@ -7,8 +7,11 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
+from tidegate.api.foreach_batch import FORMAT as FOREACH_BATCH
+from tidegate.api.foreach_batch import check_function
 from tidegate.api.launch import QueryRequest, launch
 from tidegate.api.query import StreamingQuery
+from tidegate.api.tables import named_table
 from tidegate.api.triggers import Trigger, parse_trigger
 from tidegate.connectors.foreach.sink import pack
 from tidegate.model.errors import InvalidQuery
@@ -29,7 +32,8 @@ class DataStreamWriter:
         self._foreach_batch: Any = None
 
     def format(self, source: str) -> DataStreamWriter:
-        """``parquet json csv memory console noop``; Spark's default, ``parquet``, if never called."""
+        """``parquet json csv text delta iceberg kafka postgres memory console noop``, or the name of a data source of yours that is
+        registered with the session; Spark's default, ``parquet``, if never called."""
         self._format = source
         return self
 
@@ -72,7 +76,10 @@ class DataStreamWriter:
         return self
 
     def foreachBatch(self, func: Callable[..., Any]) -> DataStreamWriter:
-        """Refused at ``start()``: there are no micro-batches to call ``func`` with."""
+        """``func(df, batch_id)`` on the driver after each checkpoint that brought rows; the id is the checkpoint's.
+
+        At least once per id, with the same rows for the same id. ``df`` is good inside ``func`` only. One task slot stays free for it.
+        """
         self._foreach_batch = func
         return self
 
@@ -111,37 +118,44 @@ class DataStreamWriter:
         **options: object,
     ) -> StreamingQuery:
         """Starts the query and returns its handle. Raises InvalidQuery, before anything runs, for what is not supported."""
-        self.options(**options)
-        if format is not None:
-            self.format(format)
-        if outputMode is not None:
-            self.outputMode(outputMode)
-        if partitionBy is not None:
-            self.partitionBy(*([partitionBy] if isinstance(partitionBy, str) else partitionBy))
-        if queryName is not None:
-            self.queryName(queryName)
+        self._collect(format, outputMode, partitionBy, queryName, options)
         if path is not None:
             self.option("path", path)
         return launch(self.request())
 
-    def toTable(self, tableName: str, *args: object, **kwargs: object) -> StreamingQuery:
-        """Refused: write files instead, and read them as a table."""
-        raise InvalidQuery(
-            f"toTable({tableName!r}) is not supported yet",
-            hint='write files and read them as a table: .format("parquet").start(path)',
-        )
+    def toTable(
+        self,
+        tableName: str,
+        format: str | None = None,
+        outputMode: str | None = None,
+        partitionBy: str | list[str] | None = None,
+        queryName: str | None = None,
+        **options: object,
+    ) -> StreamingQuery:
+        """Starts the query with a table as its sink, made if there is none.
+
+        ``parquet json csv text``: a table of Spark's catalogue. ``delta``: ``toTable("delta.`/path`")``. ``iceberg``: a table of the
+        catalogue that the options ``catalog.*`` name.
+        """
+        if self._foreach is not None or self._foreach_batch is not None:
+            raise InvalidQuery(
+                f"toTable({tableName!r}) after foreach or foreachBatch: rows go to one of them", hint="call start()"
+            )
+        self._collect(format, outputMode, partitionBy, queryName, options)
+        table = named_table(self._df, tableName, (self._format or "parquet").lower(), self._partition_by)
+        self._partition_by = table.partition_by
+        return self.start(table.path)
 
     def request(self) -> QueryRequest:
         """What the query should be, as collected so far."""
-        if self._foreach_batch is not None:
-            raise InvalidQuery(
-                "foreachBatch is not supported yet",
-                hint="use foreach for side effects per row, or a file sink and a batch job over its output",
-            )
         payload = b""
         if self._foreach is not None:
             self._format = "foreach"
             payload = pack(self._foreach)
+        function = None
+        if self._foreach_batch is not None:
+            self._format = FOREACH_BATCH
+            function = check_function(self._foreach_batch)
         return QueryRequest(
             df=self._df,
             format=(self._format or "parquet").lower(),
@@ -151,7 +165,27 @@ class DataStreamWriter:
             partition_by=self._partition_by,
             trigger=self._parse_trigger(),
             payload=payload,
+            function=function,
         )
+
+    def _collect(
+        self,
+        format: str | None,
+        outputMode: str | None,
+        partitionBy: str | list[str] | None,
+        queryName: str | None,
+        options: dict[str, object],
+    ) -> None:
+        """What the last call brings along."""
+        self.options(**options)
+        if format is not None:
+            self.format(format)
+        if outputMode is not None:
+            self.outputMode(outputMode)
+        if partitionBy is not None:
+            self.partitionBy(*([partitionBy] if isinstance(partitionBy, str) else partitionBy))
+        if queryName is not None:
+            self.queryName(queryName)
 
     def _parse_trigger(self) -> Trigger:
         names = ("checkpoint", "available_now", "processing_time", "once", "continuous", "real_time")

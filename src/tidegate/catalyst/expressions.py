@@ -112,6 +112,8 @@ class _Conversion:
                 return self._case(node)
             case "GetStructField":
                 return self._field(node)
+            case "GetArrayStructFields":
+                return self._field_of_elements(node)
             case "CreateNamedStruct":
                 return self._struct(node)
             case "ScalarSubquery":
@@ -219,6 +221,14 @@ class _Conversion:
             raise Bug(f"a field is read from {sql_text(child)}, which is no struct")
         chosen = child.type.fields[int(node.fields["ordinal"])]
         return FieldOf(child, chosen.name, chosen.type)
+
+    def _field_of_elements(self, node: Node) -> Expression:
+        child = self.of(node.children[0])
+        if not isinstance(child.type, t.Array) or not isinstance(child.type.element, t.Struct):
+            raise Bug(f"a field of elements is read from {sql_text(child)}, which is no array of structs")
+        name = child.type.element.fields[int(node.fields["ordinal"])].name
+        args = (child, Literal(name, t.STRING))
+        return self._checked(Call("getarraystructfields", args, node.facts.type, self.owner.ansi, self.owner.zone))
 
     def _struct(self, node: Node) -> Expression:
         of = node.facts.type

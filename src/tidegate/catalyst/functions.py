@@ -152,12 +152,13 @@ def arguments_of(node: Node) -> list[Node]:
     return node.children[1:] if is_evaluator else node.children
 
 
+_ORDERED = "CASE WHEN (left@0.0 < right@0.1) THEN -1 ELSE CASE WHEN (left@0.0 > right@0.1) THEN 1 ELSE 0 END END"
 _ASCENDING = (
     "(left@0.0, right@0.1) -> CASE WHEN ((left@0.0 IS NULL) AND (right@0.1 IS NULL)) THEN 0"
-    " ELSE CASE WHEN (left@0.0 IS NULL) THEN 1 ELSE CASE WHEN (right@0.1 IS NULL) THEN -1"
-    " ELSE CASE WHEN (left@0.0 < right@0.1) THEN -1 ELSE CASE WHEN (left@0.0 > right@0.1) THEN 1 ELSE 0 END END END END END"
+    f" ELSE CASE WHEN (left@0.0 IS NULL) THEN 1 ELSE CASE WHEN (right@0.1 IS NULL) THEN -1 ELSE {_ORDERED} END END END",
+    f"(left@0.0, right@0.1) -> {_ORDERED}",
 )
-"""The comparison that Spark writes out for ``array_sort(xs)``."""
+"""The comparison that Spark writes out for ``array_sort(xs)``; and what its optimiser leaves of it where no element can be null."""
 
 
 def all_arguments(node: Node, args: tuple[Expression, ...]) -> tuple[Expression, ...]:
@@ -173,7 +174,7 @@ def all_arguments(node: Node, args: tuple[Expression, ...]) -> tuple[Expression,
             return args if default is None else (*args, Literal(str(default.value().toString()), t.STRING))
         case "Murmur3Hash" | "XxHash64":
             return (*args, Literal(int(node.java.seed()), t.LONG))
-        case "ArraySort" if re.sub(r"@\d+", "@0", full_text(args[1])) == _ASCENDING:
+        case "ArraySort" if re.sub(r"@\d+", "@0", full_text(args[1])) in _ASCENDING:
             return args[:1]
         case "AtLeastNNonNulls":
             return (Literal(int(node.fields["n"]), t.INTEGER), *args)

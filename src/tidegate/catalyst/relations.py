@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tidegate.catalyst.aggregates import aggregate
 from tidegate.catalyst.checks import LABELS, refused_operator
 from tidegate.catalyst.clock import stamped
@@ -19,8 +21,9 @@ from tidegate.catalyst.stateful import apply_with_state, transform_with_state
 from tidegate.catalyst.tree import read, read_like
 from tidegate.model import types as t
 from tidegate.model.errors import InvalidQuery
-from tidegate.plan.expressions import Column, Expression, Named
-from tidegate.plan.relational import AssignWatermark, Expand, Filter, UdfKind, Union
+from tidegate.model.types import Field
+from tidegate.plan.expressions import Column, Expression, Literal, Named
+from tidegate.plan.relational import AssignWatermark, Expand, Filter, Plan, UdfKind, Union
 from tidegate.plan.watermarks import settle
 
 _DAY_US = 86_400_000_000
@@ -165,7 +168,7 @@ def _expand(context: Context, plan: Java) -> Relation:
 
 
 def _union(context: Context, plan: Java) -> Relation:
-    inputs = []
+    inputs: list[Plan] = []
     for branch in items(plan.children()):
         if not branch.isStreaming():
             raise InvalidQuery(
@@ -173,9 +176,22 @@ def _union(context: Context, plan: Java) -> Relation:
                 hint="write the static rows to the sink in a batch job of their own",
             )
         child = relation(context, branch)
-        inputs.append(aligned(context, child, [child.scope[node.expr_id] for node in attributes(branch)])[0])
+        wanted = [child.scope[node.expr_id] for node in attributes(branch)]
+        inputs.append(aligned(context, child, wanted)[0] if wanted else child.plan)
     shown = output_of(plan)
+    if not shown:
+        return Relation(_united_rows(context, inputs), Scope({}))
     columns = [context.names.column(one.name, one.type) for one in shown]
     nullable = {column.name: one.nullable for column, one in zip(columns, shown, strict=True)}
     scope = {node.expr_id: column for node, column in zip(attributes(plan), columns, strict=True)}
     return Relation(Union(schema=fields_of(columns, nullable), inputs=tuple(inputs)), Scope(scope))
+
+
+def _united_rows(context: Context, inputs: Sequence[Plan]) -> Union:
+    """A union that is only counted: rows without any column would be none, so each has a constant."""
+    row = context.names.column("row", t.BOOLEAN)
+    constant = Named(row.name, Literal(True, t.BOOLEAN))
+    return Union(
+        schema=(Field(row.name, t.BOOLEAN, nullable=False),),
+        inputs=tuple(project(one, (constant,), (row,), {row.name: False}) for one in inputs),
+    )

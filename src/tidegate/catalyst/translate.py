@@ -80,7 +80,7 @@ def read_query(df: DataFrame, *, mode: OutputMode, sink: SinkRequest, names: Nam
     plan = Sink(
         id=context.names.operator("sink"),
         format=sink.format,
-        options=sink.options,
+        options=_zoned(sink, context.zone),
         columns=tuple(zip(columns, shown, strict=True)),
         schema=public,
         mode=mode,
@@ -90,6 +90,14 @@ def read_query(df: DataFrame, *, mode: OutputMode, sink: SinkRequest, names: Nam
         inputs=(top.plan,),
     )
     return Translation(_sink(push_watermarks_down(plan)), tuple(context.warnings), str(optimised.toString()))
+
+
+def _zoned(sink: SinkRequest, zone: str) -> dict[str, str]:
+    """Times in names of directories and by the user's own patterns are in the session's zone, as Spark writes them."""
+    said = any(name.lower() == "timezone" for name in sink.options)
+    if zone == "UTC" or said or sink.format.lower() not in ("csv", "json", "parquet", "text"):
+        return sink.options
+    return {**sink.options, "timeZone": zone}
 
 
 def _check_names(names: list[str], sink: SinkRequest) -> None:

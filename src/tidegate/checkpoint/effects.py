@@ -69,6 +69,8 @@ class CommitSinks:
     attempt: Attempt
     checkpoint: CheckpointId
     committables: CommittablesBySink
+    marked: bool = False
+    """A marker says that all of them are visible: nothing has to be committed, only what a sink keeps in memory may be missing."""
 
 
 @dataclass(frozen=True, slots=True)

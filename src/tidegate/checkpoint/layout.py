@@ -10,6 +10,8 @@
     checkpoints/000042-000007/manifest   exists ⇔ checkpoint 42 of attempt 7 is complete
     checkpoints/000042-000007/committed  its sink commits are done
     history/000017                       statistics of the last checkpoints, for people; replaced by the next number
+    batches/<sink>/waiting/<attempt>-<subtask>-<n>    rows or messages that wait for code of the user on the driver
+    batches/<sink>/done/000042-000007    that code has been through checkpoint 42 of attempt 7
     probe/<random>                       left by the probe of a store, deleted at once
 
 Attempt 0 is no attempt: its one manifest and its chunks were imported at the first start.
@@ -33,6 +35,7 @@ CHECKPOINTS_PREFIX = "checkpoints/"
 STATE_PREFIX = "state/"
 STATIC_PREFIX = "state/static/t"
 HISTORY_PREFIX = "history/"
+BATCHES_PREFIX = "batches/"
 PROBE_PREFIX = "probe/"
 SAVEPOINT_KEY = "savepoint"
 
@@ -46,6 +49,8 @@ _COMMITTED = re.compile(r"checkpoints/(\d{6,})-(\d{6,})/committed")
 _CHUNK = re.compile(r"state/([^/]+/(\d{6,})-[^/]+)")
 _CHUNK_NAME = re.compile(r"[^/]+/(\d{6,})-\d{5,}-(\d{6,})-\d+")
 _HISTORY = re.compile(r"history/(\d{6,})")
+_WAITING = re.compile(r"batches/[^/]+/waiting/(\d{6,})-(\d{5,})-(\d{6,})")
+_DONE = re.compile(r"batches/[^/]+/done/(\d{6,})-(\d{6,})")
 _CHECKPOINT_PATH = re.compile(r"(.*)/checkpoints/(\d{6,})-(\d{6,})/*", re.DOTALL)
 _SAFE_PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.=-]*")
 
@@ -109,6 +114,25 @@ def history_number(key: str) -> int | None:
     """Of a segment of the history; None for any other key. No part of ``Key``: recovery and retention never look at it."""
     match = _HISTORY.fullmatch(key)
     return int(match[1]) if match else None
+
+
+def waiting_key(sink: OperatorId, attempt: Attempt, subtask: SlotIndex, number: int) -> str:
+    """Unique by construction as long as a subtask never gives a number twice. No part of ``Key``: the sink itself cleans up."""
+    return f"{BATCHES_PREFIX}{sink}/waiting/{attempt:06d}-{subtask:05d}-{number:06d}"
+
+
+def waiting_origin(key: str) -> tuple[Attempt, SlotIndex, int] | None:
+    match = _WAITING.fullmatch(key)
+    return (Attempt(int(match[1])), SlotIndex(int(match[2])), int(match[3])) if match else None
+
+
+def done_key(sink: OperatorId, ref: ManifestRef) -> str:
+    return f"{BATCHES_PREFIX}{sink}/done/{ref.checkpoint:06d}-{ref.attempt:06d}"
+
+
+def done_ref(key: str) -> ManifestRef | None:
+    match = _DONE.fullmatch(key)
+    return ManifestRef(CheckpointId(int(match[1])), Attempt(int(match[2]))) if match else None
 
 
 def chunk_name(

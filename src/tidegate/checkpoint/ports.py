@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 from tidegate.checkpoint.layout import PROBE_PREFIX
 from tidegate.model.errors import InvalidQuery
@@ -42,6 +42,18 @@ class BlobStore(Protocol):
 
     def delete(self, key: str) -> None:
         """Remove the object; one that is not there is no error."""
+        ...
+
+
+@runtime_checkable
+class PutsOwn(Protocol):
+    """What a store has that can send large objects in parts, but not make the last step conditional."""
+
+    def put_own(self, key: str, data: bytes) -> None:
+        """Store an object, whole or not at all, under a key that nobody but the caller can form: it may replace an earlier try of his.
+
+        Raises ``Unavailable`` when the outcome is unknown.
+        """
         ...
 
 

@@ -71,7 +71,7 @@ def commit_restored(plan: CheckpointPlan, state: CommittingRestored, manifest: M
     if tries > committing.TRIES_MAX:
         failure = committing.not_visible(manifest, committing.unanswered(timeout_ms))
         return ending.without_slots(plan, state.session, state.attempt, now_ms, failure)
-    commit = ef.CommitSinks(state.attempt, manifest.checkpoint, manifest.committables())
+    commit = ef.CommitSinks(state.attempt, manifest.checkpoint, manifest.committables(), marked=state.choice.published)
     return replace(state, retry=Retry(tries, now_ms + timeout_ms)), (commit,)
 
 

@@ -32,6 +32,8 @@ class Choice:
     """Keys no lineage needs, oldest first: deleted once this attempt has a checkpoint of its own."""
     notes: tuple[str, ...] = ()
     """How the query differs from the one that took the checkpoint; for the user."""
+    published: bool = False
+    """A marker says that all output the checkpoint carries is visible."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,11 +178,12 @@ def choose(plan: CheckpointPlan, attempt: Attempt, facts: Facts, *, accept_dupli
         proven = not plan.rules.fall_back_with_proof or accept_duplicates
         if passed and not proven and not _cannot_have_published(facts, passed, manifest):
             return _no_proof(passed[0], ref, problems)
-        fitted = fit(plan, manifest, published=ref in facts.committed)
+        published = ref in facts.committed
+        fitted = fit(plan, manifest, published=published)
         if isinstance(fitted, Failure):
             return Refusal(fitted)
         kept, garbage = _kept(facts, lineage, ref), _garbage(facts, attempt, lineage)
-        return Choice(fitted.manifest, kept, _next(facts), garbage, fitted.notes)
+        return Choice(fitted.manifest, kept, _next(facts), garbage, fitted.notes, published)
     if passed:
         return Refusal(
             Failure(

@@ -89,6 +89,8 @@ class SplitAssigner:
             and not contains(self.known, split.number)
             and not contains(self.done, split.number)
         )
+        # The enumerator's word on a split is newer than the reader's: it may have been given an end since.
+        restated = {split.number: split for split in splits if split.number in open_now}
         # Those before one that was open at the restore were being read as well, or about to be. They go with it: behind
         # it, rows that no run without a failure would call late could come after the watermark.
         last_open = max((position.split.number for position in self.returning), default=-1)
@@ -97,7 +99,8 @@ class SplitAssigner:
         return replace(
             self,
             enumerator=state,
-            returning=(*self.returning, *beside),
+            open=_restated(self.open, restated),
+            returning=(*_restated(self.returning, restated), *beside),
             known=add_numbers(self.known, (split.number for split in splits)),
             pending=(*self.pending[self.given :], *new) if new else self.pending,
             given=0 if new else self.given,
@@ -199,6 +202,14 @@ class SplitAssigner:
 
     def _with(self, slot: SlotIndex, share: Share) -> SplitAssigner:
         return replace(self, shares=(*self.shares[:slot], share, *self.shares[slot + 1 :]))
+
+
+def _restated(positions: tuple[SplitPosition, ...], splits: dict[int, Split]) -> tuple[SplitPosition, ...]:
+    if not splits:
+        return positions
+    return tuple(
+        SplitPosition(split=splits.get(one.split.number, one.split), position=one.position) for one in positions
+    )
 
 
 def fresh(operator: OperatorId, parallelism: int) -> SplitAssigner:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import typer
@@ -12,11 +13,12 @@ from rich.table import Table
 from tidegate.api.durations import show_duration
 from tidegate.api.history import checkpoint_history
 from tidegate.api.screen import show_bytes
+from tidegate.model.errors import InvalidQuery
 
 
-def show_checkpoints(location: str, last: int, *, as_json: bool) -> None:
-    """Raises InvalidQuery when there is no checkpoint location."""
-    records = checkpoint_history(location)[-last:]
+def show_checkpoints(location: str, last: int, settings: Sequence[str] = (), *, as_json: bool) -> None:
+    """``settings``: ``name=value`` of options ``storage.*``. Raises InvalidQuery when there is no checkpoint location."""
+    records = checkpoint_history(location, dict(map(_setting, settings)))[-last:]
     if as_json:
         for record in records:
             typer.echo(json.dumps(record, default=str))
@@ -25,6 +27,13 @@ def show_checkpoints(location: str, last: int, *, as_json: bool) -> None:
         typer.echo(f"{location} has no checkpoints yet")
         return
     Console(soft_wrap=True).print(_table(location, records))
+
+
+def _setting(text: str) -> tuple[str, str]:
+    name, mark, value = text.partition("=")
+    if not mark:
+        raise InvalidQuery("--storage needs a name and a value", hint="--storage endpoint=https://minio.example:9000")
+    return name, value
 
 
 def _table(location: str, records: list[dict[str, Any]]) -> Table:

@@ -70,11 +70,17 @@ def checkpoints(
     location: Annotated[str, typer.Argument(help="The checkpointLocation of a query.", show_default=False)],
     last: Annotated[int, typer.Option(min=1, help="How many of the newest.")] = 20,
     json: Annotated[bool, typer.Option("--json", help="All that is known, one JSON object per line.")] = False,
+    storage: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE", help="How the store is reached, as option storage.NAME of the query; repeatable."
+        ),
+    ] = None,
 ) -> None:
     """Show the history of a query's checkpoints, failed ones too. The query may run meanwhile."""
     from tidegate.cli.checkpoints import show_checkpoints
 
-    show_checkpoints(location, last, as_json=json)
+    show_checkpoints(location, last, storage or (), as_json=json)
 
 
 def main() -> None:

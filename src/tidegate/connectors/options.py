@@ -13,6 +13,8 @@ OWN_PREFIX = "tidegate."
 """Options under this prefix are set by the driver, never by the user: ``tidegate.pipeline``."""
 
 PIPELINE = "tidegate.pipeline"
+COMMIT_WITHIN = "tidegate.commitWithin"
+"""Milliseconds that may lie between the first row of a checkpoint and its commit, a restart in between included."""
 
 _TRUE, _FALSE = ("true",), ("false",)
 
@@ -72,6 +74,12 @@ class Options:
             if known.lower() == value.lower():
                 return known
         raise self.invalid(name, value, " or ".join(allowed))
+
+    def prefixed(self, prefix: str) -> dict[str, str]:
+        """All options whose names begin so, under the rest of the name, in the user's own case: they go to a library as they are."""
+        found = {name: key for key, name in self._names.items() if key.startswith(prefix.lower())}
+        self._asked.update(found.values())
+        return {name[len(prefix) :]: self._values[key] for name, key in found.items()}
 
     def refuse(self, *names: str, hint: str) -> None:
         """These exist in Spark and change results: refused rather than ignored."""

@@ -8,12 +8,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Protocol, cast
+from typing import Protocol, TypeVar, cast
 
+from tidegate.checkpoint.ports import BlobStore
+from tidegate.connectors.batches import UsesLocation
 from tidegate.model.config import QueryConfig
 from tidegate.model.errors import InvalidQuery
 from tidegate.operators.ports import SinkCommitter, SinkConnector, SourceConnector, SplitEnumerator
 from tidegate.plan.relational import Scan, Sink
+
+Side = TypeVar("Side", SinkConnector, SinkCommitter)
 
 
 class SourceFormat(Protocol):
@@ -60,7 +64,9 @@ class Package:
 
 
 FILES = Package("files")
+KAFKA = Package("kafka", "kafka")
 PYTHON_SOURCE = Package("python_source")
+PYTHON_SINK = Package("python_sink")
 
 SOURCES = {
     "parquet": FILES,
@@ -69,20 +75,32 @@ SOURCES = {
     "text": FILES,
     "rate": Package("rate"),
     "tidegate-nexmark": Package("nexmark"),
+    "kafka": KAFKA,
+    "tidegate-kafka": KAFKA,
 }
 SINKS = {
     "parquet": FILES,
     "json": FILES,
     "csv": FILES,
+    "text": FILES,
+    "delta": Package("delta", "delta"),
+    "iceberg": Package("iceberg", "iceberg"),
     "memory": Package("memory"),
     "console": Package("console"),
     "noop": Package("noop"),
+    "kafka": KAFKA,
     "foreach": Package("foreach"),
+    "foreachbatch": Package("foreach_batch"),
+    "postgres": Package("postgres", "postgres"),
 }
 
 
 class RealConnectors:
     """Stateless: as many as one likes may exist, in any process."""
+
+    def __init__(self, store: BlobStore | None = None) -> None:
+        """``store``: the checkpoint location, for sinks that keep something there. Without it they can be checked, not used."""
+        self._store = store
 
     def source(self, scan: Scan) -> SourceConnector:
         return _source(scan).source(scan)
@@ -91,10 +109,15 @@ class RealConnectors:
         return _source(scan).enumerator(scan, config)
 
     def sink(self, sink: Sink) -> SinkConnector:
-        return _sink(sink).sink(sink)
+        return self._at_home(_sink(sink).sink(sink))
 
     def committer(self, sink: Sink) -> SinkCommitter:
-        return _sink(sink).committer(sink)
+        return self._at_home(_sink(sink).committer(sink))
+
+    def _at_home(self, side: Side) -> Side:
+        if self._store is not None and isinstance(side, UsesLocation):
+            side.use(self._store)
+        return side
 
     def formats(self) -> dict[str, tuple[str, ...]]:
         """What exists, for documentation and error messages."""
@@ -111,8 +134,9 @@ def _source(scan: Scan) -> SourceFormat:
 
 
 def _sink(sink: Sink) -> SinkFormat:
+    """One of ours by its name, else a Python data source of the user's."""
     form = sink.format.lower()
-    package = SINKS.get(form)
+    package = SINKS.get(form) or (PYTHON_SINK if sink.payload else None)
     if package is None:
         raise unknown_sink(sink.format)
     return cast("SinkFormat", package.load(form))
@@ -126,4 +150,7 @@ def unknown_source(name: str) -> InvalidQuery:
 
 
 def unknown_sink(name: str) -> InvalidQuery:
-    return InvalidQuery(f"there is no sink called {name!r}", hint=f"sinks are {', '.join(SINKS)}")
+    return InvalidQuery(
+        f"there is no sink called {name!r}",
+        hint=f"sinks are {', '.join(SINKS)} and every data source registered with spark.dataSource.register",
+    )

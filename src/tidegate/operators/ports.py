@@ -8,7 +8,7 @@ from typing import Protocol, TypeAlias, runtime_checkable
 import polars as pl
 
 from tidegate.model.ids import Attempt, CheckpointId, SlotIndex
-from tidegate.model.snapshot import ChunkHandle, Committable, Split
+from tidegate.model.snapshot import ChunkHandle, Committable, Split, SplitPosition
 from tidegate.plan.relational import Scan, Sink
 
 LoadTable: TypeAlias = Callable[[ChunkHandle], pl.DataFrame]
@@ -45,6 +45,34 @@ class SourceConnector(Protocol):
     def open(self, split: Split, position: bytes | None) -> SplitReader: ...
 
 
+@runtime_checkable
+class FetchingReader(Protocol):
+    """A reader that fetches in the background: ``read`` may have nothing although rows are there."""
+
+    def look(self) -> None:
+        """Find out where the input ends now, without waiting for the answer."""
+        ...
+
+    @property
+    def caught_up(self) -> bool:
+        """What was there at the last look has been returned by ``read``."""
+        ...
+
+
+@runtime_checkable
+class InformedSource(Protocol):
+    """A source that tells others how far the query has come."""
+
+    def completed(self, positions: tuple[SplitPosition, ...]) -> None:
+        """A checkpoint is complete that has these splits of the subtask where they stand here, ended ones at their ends.
+        Called once per checkpoint, if at all; must not wait."""
+        ...
+
+    def close(self) -> None:
+        """The subtask is over; its readers are closed."""
+        ...
+
+
 class SplitEnumerator(Protocol):
     """Driver side of a source. Numbers splits densely in discovery order and never numbers one again. May do I/O in ``discover``."""
 
@@ -58,6 +86,8 @@ class SplitEnumerator(Protocol):
 
     def restore(self, state: bytes, known: tuple[Split, ...]) -> tuple[Split, ...]:
         """Returns all splits of ``state`` and ``known`` (open ones from reader snapshots); these are not discovered again.
+
+        An open split may come back with another payload (another end, for instance): readers get that one.
 
         Splits that were forgotten before ``state`` was taken are not among them; the numbers go on after them.
         """
@@ -79,6 +109,16 @@ class ForgetfulEnumerator(Protocol):
         ...
 
 
+@runtime_checkable
+class ContinuingEnumerator(Protocol):
+    """An enumerator that goes on behind splits that have ended, with new ones."""
+
+    def learn_done(self, is_done: Callable[[int], bool]) -> None:
+        """Called right before ``restore``. ``is_done``: whether the split of that number has been read to its end. One that
+        is neither done nor open was on its way to a reader, and will be given to one."""
+        ...
+
+
 class SinkWriter(Protocol):
     """Slot side of a sink, one per subtask."""
 
@@ -91,6 +131,16 @@ class SinkWriter(Protocol):
     def close(self) -> None: ...
 
 
+@runtime_checkable
+class InformedWriter(Protocol):
+    """A writer that gets something back when its output is visible: names of transactions that it may use again."""
+
+    def on_committed(self, checkpoint: CheckpointId) -> None:
+        """All that was prepared up to this checkpoint is visible. May be left out, never repeated for an earlier one; a later
+        call covers it. The marker that says so to a recovery may not be stored yet."""
+        ...
+
+
 class SinkConnector(Protocol):
     """Slot side factory and driver side committer of a sink."""
 
@@ -98,6 +148,14 @@ class SinkConnector(Protocol):
     """``exactly_once``, ``at_least_once`` or ``idempotent``; stands in the query's description."""
 
     def writer(self, sink: Sink, attempt: Attempt, subtask: SlotIndex) -> SinkWriter: ...
+
+
+@runtime_checkable
+class LogSink(Protocol):
+    """A sink whose output is a log: in output mode complete, each checkpoint's result stands behind the one before. For all
+    others a result takes the place of those that are not visible yet."""
+
+    keeps_every_result: bool
 
 
 class SinkCommitter(Protocol):
@@ -109,6 +167,16 @@ class SinkCommitter(Protocol):
 
     def sweep(self, older_than: Attempt, keep: tuple[Committable, ...]) -> None:
         """Remove what attempts before ``older_than`` prepared and nobody will commit: never ``keep``, never another pipeline's."""
+        ...
+
+
+@runtime_checkable
+class MarkedCommitter(Protocol):
+    """A committer that does not commit again what a marker calls visible: after long enough the other side has forgotten it,
+    and would call it lost."""
+
+    def already_committed(self, committables: tuple[Committable, ...]) -> None:
+        """Comes in place of ``commit``; they may still be among those of a later commit."""
         ...
 
 

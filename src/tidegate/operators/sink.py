@@ -9,7 +9,7 @@ import polars as pl
 from tidegate.model.elements import Batch, Output
 from tidegate.model.ids import CheckpointId
 from tidegate.model.snapshot import Committable
-from tidegate.operators.ports import SinkConnector
+from tidegate.operators.ports import InformedWriter, LogSink, SinkConnector
 from tidegate.operators.protocol import OperatorContext, OperatorState, Stateless
 from tidegate.plan.relational import OutputMode, Sink
 from tidegate.state.frames import picked
@@ -28,7 +28,8 @@ class SinkOperator(Stateless):
         self._called = [public for _, public in node.columns]
         self._writer = connector.writer(node, context.attempt, context.subtask)
         self._committables = context.restored.committables
-        self._whole = node.mode is OutputMode.COMPLETE
+        appends = isinstance(connector, LogSink) and connector.keeps_every_result
+        self._whole = node.mode is OutputMode.COMPLETE and not appends
 
     def on_batch(self, batch: Batch) -> Iterator[Output]:
         self.write(batch.rows)
@@ -49,6 +50,8 @@ class SinkOperator(Stateless):
 
     def on_committed(self, checkpoint: CheckpointId) -> None:
         self._committables = tuple(c for c in self._committables if c.checkpoint > checkpoint)
+        if isinstance(self._writer, InformedWriter):
+            self._writer.on_committed(checkpoint)
 
     def close(self) -> None:
         self._writer.close()

@@ -22,7 +22,7 @@ from tidegate.model.elements import (
 from tidegate.model.ids import CheckpointId
 from tidegate.model.messages import AssignSplits
 from tidegate.model.snapshot import SourceProgress, Split, SplitPosition
-from tidegate.operators.ports import SourceConnector, SplitReader
+from tidegate.operators.ports import FetchingReader, InformedSource, SourceConnector, SplitReader
 from tidegate.operators.protocol import OperatorContext, OperatorState, Stateless
 from tidegate.plan.relational import Scan
 
@@ -83,6 +83,7 @@ class SourceOperator(Stateless):
         super().__init__()
         self.id = node.id
         self._connector = connector
+        self._informed = connector if isinstance(connector, InformedSource) else None
         self._config = config
         self._open: deque[_OpenSplit] = deque()
         self._known: set[int] = set()
@@ -107,6 +108,9 @@ class SourceOperator(Stateless):
         """Since there were rows, splits, or a wish to know."""
         self._quiet_ms = now_ms
         """Since when."""
+        self._ended: list[SplitPosition] = []
+        self._reached: dict[CheckpointId, tuple[SplitPosition, ...]] = {}
+        """What each checkpoint under way will tell the source when it is complete. With ``_ended``, empty if it need not know."""
         self._polled_ms = now_ms
         self.exhausted = False
         """EndOfData has been emitted."""
@@ -180,11 +184,17 @@ class SourceOperator(Stateless):
     @property
     def drained(self) -> bool:
         """Everything assigned so far has been handed out, as far as the readers know."""
-        return not self._open or self._empty_polls > 0
+        readers = (one.reader for one in self._open)
+        return not self._open or (
+            self._empty_polls > 0 and all(reader.caught_up for reader in readers if isinstance(reader, FetchingReader))
+        )
 
     def poll_again(self, now_ms: float) -> None:
         """Not drained until a poll from now on finds nothing."""
         self._poll_at_ms, self._empty_polls = now_ms, 0
+        for one in self._open:
+            if isinstance(one.reader, FetchingReader):
+                one.reader.look()
 
     def ready(self, now_ms: float) -> bool:
         return not self.exhausted and now_ms >= self._poll_at_ms
@@ -259,6 +269,8 @@ class SourceOperator(Stateless):
         self._open.popleft()
         self._finished[current.split.number] = None
         self._unheard.add(current.split.number)
+        if self._informed is not None:
+            self._ended.append(SplitPosition(split=current.split, position=current.position))
         if current.reader is not None:
             current.reader.close()
 
@@ -308,6 +320,8 @@ class SourceOperator(Stateless):
             open=tuple(SplitPosition(split=one.split, position=one.position) for one in self._open),
             finished=tuple(sorted(self._finished)),
         )
+        if self._informed is not None:
+            self._reached[checkpoint] = (*self._ended, *progress.open)
         quiet = tuple(
             sorted(one.split.number for one in self._open if self._is_idle_since(one.active_ms, self._polled_ms))
         )
@@ -320,8 +334,18 @@ class SourceOperator(Stateless):
         }
         self._known.difference_update(self._finished.keys() - kept.keys())
         self._finished = kept
+        self._inform(checkpoint)
+
+    def _inform(self, checkpoint: CheckpointId) -> None:
+        positions = self._reached.get(checkpoint)
+        self._reached = {number: at for number, at in self._reached.items() if number > checkpoint}
+        if positions and self._informed is not None:
+            self._ended = [one for one in self._ended if one not in positions]
+            self._informed.completed(positions)
 
     def close(self) -> None:
         for one in self._open:
             if one.reader is not None:
                 one.reader.close()
+        if self._informed is not None:
+            self._informed.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from tidegate.model.ids import OperatorId
@@ -32,7 +33,11 @@ from tidegate.plan.relational import (
     Union,
 )
 
-_SECRET_WORDS = ("password", "secret", "token", "credential", "key")
+_SECRET_WORDS = ("password", "secret", "token", "credential", "key", "jaas")
+_SECRET_VALUES = re.compile(
+    r"""(?<=:)(?<!://)[^:@/\s]+(?=@)|(?<=password=)('(?:[^'\\]|\\.)*'|[^\s&]+)""", re.IGNORECASE
+)
+"""Passwords inside a value: ``scheme://user:…@host``, ``host=… password=…``, ``…?password=…``."""
 _OURS = "tidegate."
 """Options that the engine itself adds."""
 _TEXT_MAX = 160
@@ -225,11 +230,15 @@ def _names(columns: Sequence[str]) -> str:
 
 def _options(options: Mapping[str, str]) -> str:
     shown = [
-        f"{name}={'*****' if any(word in name.lower() for word in _SECRET_WORDS) else value}"
+        f"{name}={'*****' if _is_secret(name.lower()) else _SECRET_VALUES.sub('*****', value)}"
         for name, value in sorted(options.items())
         if not name.startswith(_OURS)
     ]
     return f" ({', '.join(shown)})" if shown else ""
+
+
+def _is_secret(option: str) -> bool:
+    return option != "keys" and any(word in option for word in _SECRET_WORDS)  # Names of columns are no secret.
 
 
 def _duration(delay_us: int) -> str:

@@ -21,15 +21,20 @@ MEMORY = 0.5
 SPREAD_MIN = 0.01
 """Row counts that vary less, relative to their mean, say nothing about the cost of a row."""
 
+ALONE_MAX = 50
+"""After so many calls with a single row two are tried: calls of one size never tell what another row would cost, and a few slow
+calls on a busy machine would make it one row at a time for ever."""
+
 
 class Pace:
     """``rows_max``: at most so many rows in the next call. Without measurements it stays at the ceiling."""
 
-    __slots__ = ("_ceiling", "_sum_ms", "_sum_rows", "_sum_rows_ms", "_sum_square", "_weight", "rows_max")
+    __slots__ = ("_alone", "_ceiling", "_sum_ms", "_sum_rows", "_sum_rows_ms", "_sum_square", "_weight", "rows_max")
 
     def __init__(self, rows_ceiling: int, *, measured: bool) -> None:
         self._ceiling = rows_ceiling
         self.rows_max = min(ROWS_AT_START, rows_ceiling) if measured else rows_ceiling
+        self._alone = 0
         self._weight = self._sum_rows = self._sum_ms = self._sum_square = self._sum_rows_ms = 0.0
 
     def observed(self, rows: int, took_ms: float) -> None:
@@ -48,7 +53,8 @@ class Pace:
             call_ms = max(0.0, (self._sum_ms - row_ms * self._sum_rows) / self._weight)
             # Where the call itself takes longer than it should, rows take at least as long again: half of the time is for them.
             most = min(most, int(max(TARGET_MS - call_ms, call_ms) / row_ms))
-        self.rows_max = max(1, most)
+        self._alone = self._alone + 1 if rows == 1 else 0
+        self.rows_max = min(self._ceiling, max(2 if self._alone and self._alone % ALONE_MAX == 0 else 1, most))
 
     def _row_ms(self) -> float:
         """Cost of one more row: the slope of a line through the observations, if they tell, and at most the average."""

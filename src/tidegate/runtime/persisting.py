@@ -23,7 +23,8 @@ IN_FLIGHT_GROUPS = KeyGroupRange(0, 1)
 """Rows in flight are not keyed: what a chunk of them says about key groups means nothing."""
 
 PutChunk = Callable[[str, bytes], None]
-"""Makes the bytes durable under the name. A name that exists already is our own earlier try: no error."""
+"""Makes the bytes durable under the name, or begins to: then whoever gave it waits for them before he trusts the handles.
+A name that exists already is our own earlier try: no error."""
 
 
 class NotStored(Exception):

@@ -8,10 +8,11 @@ from collections.abc import Callable, Mapping
 
 from tidegate.checkpoint.events import AttemptFailed, Event, Failure, SplitsDiscovered
 from tidegate.checkpoint.manifest import Manifest, SourceState
+from tidegate.checkpoint.sources import contains
 from tidegate.model.errors import TidegateError
 from tidegate.model.ids import Attempt, OperatorId
 from tidegate.model.snapshot import Split
-from tidegate.operators.ports import ForgetfulEnumerator, SplitEnumerator
+from tidegate.operators.ports import ContinuingEnumerator, ForgetfulEnumerator, SplitEnumerator
 from tidegate.spark.clock import monotonic_ms
 
 
@@ -111,6 +112,8 @@ class Discovery:
     def _restore(self, enumerator: SplitEnumerator, state: SourceState | None) -> tuple[Split, ...]:
         if state is None:
             return ()
+        if isinstance(enumerator, ContinuingEnumerator):
+            enumerator.learn_done(lambda number: contains(state.done, number))
         return enumerator.restore(state.enumerator, tuple(position.split for position in state.open))
 
     def _report(self, operator: OperatorId, enumerator: SplitEnumerator, splits: tuple[Split, ...]) -> None:

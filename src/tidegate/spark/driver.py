@@ -57,6 +57,7 @@ from tidegate.spark.requests import Requests
 from tidegate.spark.status import JobStatus
 from tidegate.spark.task import SlotWork
 from tidegate.spark.watchdog import Watchdog
+from tidegate.storage.options import NO_OPTIONS, StorageOptions
 from tidegate.transport.bell import Bell
 
 log = logging.getLogger("tidegate.driver")
@@ -94,6 +95,7 @@ class JobMaster:
         store: BlobStore,
         location: str,
         *,
+        storage: StorageOptions = NO_OPTIONS,
         name: str,
         description: str = "",
         enumerators: Callable[[], Mapping[OperatorId, SplitEnumerator]],
@@ -110,7 +112,8 @@ class JobMaster:
         self._accept_duplicates = accept_duplicates
         self._on_committed = on_committed
         self._location = location
-        self._work = pickle.dumps(SlotWork(graph, config, location))
+        self._storage = storage
+        self._work = self._pickled(graph)
         self._state: State = New()
         self._inbox: deque[Posted] = deque()
         self._bell = Bell()
@@ -119,7 +122,7 @@ class JobMaster:
         self._gang: Gang | None = None
         self._ran = False
         self._discovery: Discovery | None = None
-        self._outside = Outside(plan, store, committers, self.post, name=name, description=description)
+        self._outside = Outside(plan, store, committers, self.post, storage=storage, name=name, description=description)
         self._outcome: fx.Outcome | None = None
         self.status = JobStatus()
         self.history = HistoryKeeper(store, name)
@@ -225,7 +228,7 @@ class JobMaster:
             case ReportsWanted(number, poll):
                 self._ask_slots(number, poll)
             case Replacement(graph):
-                self._graph, self._work = graph, pickle.dumps(SlotWork(graph, self._config, self._location))
+                self._graph, self._work = graph, self._pickled(graph)
                 self._feed(RedeployRequested(monotonic_ms()))
             case JobEnded(attempt) | SlotSilent(attempt):
                 if self._gang is not None and self._gang.attempt == attempt:
@@ -285,6 +288,9 @@ class JobMaster:
                 for note in effect.notes if isinstance(effect, fx.WriteRestored) else ():
                     log.warning("%s", note)
                 self._outside.perform(effect)
+
+    def _pickled(self, graph: JobGraph) -> bytes:
+        return pickle.dumps(SlotWork(graph, self._config, self._location, self._storage))
 
     # --- attempts ----------------------------------------------------------------------------------------------------
 

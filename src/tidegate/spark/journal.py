@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from tidegate.checkpoint.events import AttemptFailed, ClaimWritten, Event, SlotsFree, SlotsReady
+from tidegate.checkpoint.events import AttemptFailed, ClaimWritten, Event, SinksSwept, SlotsFree, SlotsReady
 from tidegate.checkpoint.statistics import CheckpointReport, Outcome
 from tidegate.model.ids import SlotIndex
 from tidegate.spark.history import HistoryKeeper
@@ -34,6 +34,11 @@ class Journal:
             case SlotsReady(now_ms):
                 self._status.on_recovery_phase("restored", now_ms)
                 self._status.update(phase="running", pids=pids)
+            case SinksSwept(_, attempt, problems):
+                for problem in problems:
+                    log.warning(
+                        "attempt %s cannot clean up after those before it (tried again later): %s", attempt, problem
+                    )
             case _:
                 pass
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeAlias
 
 from tidegate.checkpoint import effects as fx
@@ -17,11 +18,12 @@ from tidegate.checkpoint.ports import BlobStore
 from tidegate.checkpoint.savepoint import perform_export
 from tidegate.model.errors import TidegateError
 from tidegate.model.ids import OperatorId
-from tidegate.operators.ports import SinkCommitter
+from tidegate.operators.ports import MarkedCommitter, SinkCommitter
 from tidegate.spark.clock import monotonic_ms
 from tidegate.spark.lanes import Lane
 from tidegate.spark.versions import running_versions
 from tidegate.storage.open import open_store
+from tidegate.storage.options import NO_OPTIONS, StorageOptions
 
 Blocking: TypeAlias = storing.StorageEffect | fx.ExportSavepoint | fx.CommitSinks | fx.SweepSinks
 
@@ -43,12 +45,14 @@ class Outside:
         committers: Mapping[OperatorId, SinkCommitter],
         post: Callable[[Event | LaneFailed], None],
         *,
+        storage: StorageOptions = NO_OPTIONS,
         name: str,
         description: str,
     ) -> None:
-        """``description``: the query as text; savepoints carry it."""
+        """``storage``: how places of savepoints are reached. ``description``: the query as text; savepoints carry it."""
         self._plan = plan
         self._store = store
+        self._open_target = partial(open_store, options=storage)
         self._committers = committers
         self._post = post
         self._description = description
@@ -88,13 +92,17 @@ class Outside:
     def _export(self, effect: fx.ExportSavepoint) -> Event:
         version = running_versions()["tidegate"]
         return perform_export(
-            effect, self._store, open_store, monotonic_ms, query=self._description, created_by=version
+            effect, self._store, self._open_target, monotonic_ms, query=self._description, created_by=version
         )
 
     def _commit(self, commit: fx.CommitSinks) -> Event:
         try:
             for sink, committables in commit.committables:
-                self._committers[sink].commit(committables)
+                committer = self._committers[sink]
+                if commit.marked and isinstance(committer, MarkedCommitter):
+                    committer.already_committed(committables)
+                else:
+                    committer.commit(committables)
         except TidegateError as failure:
             return SinksFailed(monotonic_ms(), commit.attempt, commit.checkpoint, storing.failure_of(failure))
         except Exception as failure:  # noqa: BLE001  a sink may raise anything; the coordinator tries again and then gives up

@@ -14,17 +14,13 @@ import queue
 import socket as sockets
 import time
 import traceback
-import zlib
 from collections.abc import Iterator
 from typing import Any, TypeAlias
 
-import polars as pl
 import zmq
 
-from tidegate.checkpoint.layout import chunk_key
-from tidegate.checkpoint.ports import BlobStore
 from tidegate.connectors.registry import RealConnectors
-from tidegate.model.errors import Bug, CorruptSnapshot, SlotLost, TidegateError
+from tidegate.model.errors import Bug, SlotLost, TidegateError
 from tidegate.model.ids import Attempt, SlotIndex
 from tidegate.model.messages import (
     EndAttempt,
@@ -34,14 +30,15 @@ from tidegate.model.messages import (
     SlotRegistered,
     StartSubtasks,
 )
-from tidegate.model.snapshot import ChunkHandle
+from tidegate.model.snapshot import KeyGroupRange
 from tidegate.runtime.effects import GrantCredit, Leave, Persist, Send, SlotEffect, Tell
 from tidegate.runtime.slot import SlotRuntime
 from tidegate.spark.functions import load
+from tidegate.spark.read_ahead import ReadAhead
 from tidegate.spark.task import Greeting, SlotWork
 from tidegate.spark.uploads import Uploaded, Uploader, UploadFailed
 from tidegate.spark.versions import running_versions
-from tidegate.state.codec import decode_chunk
+from tidegate.state.keygroups import range_of
 from tidegate.storage.open import open_store
 from tidegate.storage.rocksdb_entries import backend_factory
 from tidegate.transport.bell import Bell
@@ -52,10 +49,6 @@ from tidegate.transport.guard import KeyGuard
 from tidegate.transport.heartbeat import LAST_WORDS_LINGER_MS, SlotHeartbeat
 
 UPLOAD_STOP_TIMEOUT_S = 1.0
-CHUNK_HINT = (
-    "restore the file from a copy of the checkpoint location; or go back to an older checkpoint and accept duplicates: "
-    '.option("onCorruptCheckpoint", "fallBack")'
-)
 
 
 class DriverLost:
@@ -243,26 +236,33 @@ class SlotProcess:
 
     def _start(self, start: StartSubtasks) -> None:
         self._task: SlotWork = pickle.loads(self._work)
-        store = open_store(self._task.location)
+        store = open_store(self._task.location, self._task.storage)
         self._data.connect(start.addresses)
-        self._uploader = Uploader(store, self._attempt, self._slot, self._drop_mail)
-        self._runtime = SlotRuntime(
-            self._task.graph,
-            self._slot,
-            self._attempt,
-            self._task.config,
-            RealConnectors(),
-            restored=start.restored,
-            chunks=lambda handle: read_chunk(store, handle),
-            now_ms=time.monotonic() * 1000,
-            clock=lambda: time.monotonic() * 1000,
-            load=load,
-            wall_offset_ms=(time.time() - time.monotonic()) * 1000,
-            entries=backend_factory(self._task.config.state_backend, self._attempt, self._slot),
-        )
+        puts_max = self._task.storage.number("uploads")
+        self._uploader = Uploader(store, self._attempt, self._slot, self._drop_mail, puts_max)
+        with ReadAhead(store, start.restored, self._groups(), puts_max) as chunks:
+            self._runtime = SlotRuntime(
+                self._task.graph,
+                self._slot,
+                self._attempt,
+                self._task.config,
+                RealConnectors(store),
+                restored=start.restored,
+                chunks=chunks,
+                now_ms=time.monotonic() * 1000,
+                clock=lambda: time.monotonic() * 1000,
+                load=load,
+                wall_offset_ms=(time.time() - time.monotonic()) * 1000,
+                entries=backend_factory(self._task.config.state_backend, self._attempt, self._slot),
+            )
         # What exists now lives as long as the slot: the collector need not walk it again and again.
         gc.collect()
         gc.freeze()
+
+    def _groups(self) -> KeyGroupRange:
+        """Key groups of this slot, in every stage."""
+        graph = self._task.graph
+        return range_of(self._slot, graph.parallelism, graph.max_parallelism)
 
     # --- other threads ---------------------------------------------------------------------------------------------
 
@@ -308,14 +308,3 @@ class SlotProcess:
 
 class DriverGone(SlotLost):
     """Nobody is left to tell: leave without a word."""
-
-
-def read_chunk(store: BlobStore, handle: ChunkHandle) -> pl.DataFrame:
-    """A chunk of the restored checkpoint, checked. Raises CorruptSnapshot, naming it, when it is missing or damaged."""
-    key = chunk_key(handle.name)
-    data = handle.data if handle.data is not None else store.read(key)
-    if data is None:
-        raise CorruptSnapshot(f"{key} is missing", hint=CHUNK_HINT)
-    if len(data) != handle.size_bytes or zlib.crc32(data) != handle.checksum:
-        raise CorruptSnapshot(f"{key} is damaged: its checksum does not match its content", hint=CHUNK_HINT)
-    return decode_chunk(data, handle.name)

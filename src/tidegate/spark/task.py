@@ -8,6 +8,7 @@ from typing import Any
 
 from tidegate.model.config import QueryConfig
 from tidegate.plan.graph import JobGraph
+from tidegate.storage.options import NO_OPTIONS, StorageOptions
 
 WORKER_ENVIRONMENT = {
     "POLARS_MAX_THREADS": "1",
@@ -46,6 +47,8 @@ class SlotWork:
     config: QueryConfig
     location: str
     """Checkpoint location: state is read from it and uploaded to it by the slots themselves."""
+    storage: StorageOptions = NO_OPTIONS
+    """How it is reached."""
 
 
 def slot_function(greeting: dict[str, object], work: bytes) -> Callable[[Iterator[Any]], Iterator[Any]]:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from tidegate.checkpoint.ports import AlreadyThere, Created
-from tidegate.model.errors import Bug
 from tidegate.model.os_errors import explain
+from tidegate.storage.keys import TEMPORARY_PREFIX, check_key, directory_of
 
-TEMPORARY_PREFIX = ".tmp-"
-"""Files under this prefix are writes that never finished; no listing shows them."""
+DIRECTORY_TRIES_MAX = 20
+"""How often a directory may be removed under a write before it is given up."""
 
 
 class LocalBlobStore:
@@ -35,19 +36,36 @@ class LocalBlobStore:
         target = self._path(key)
         temporary = target.with_name(f"{TEMPORARY_PREFIX}{os.urandom(8).hex()}-{target.name}")
         try:
-            self._make_directory(target.parent)
-            outcome = self._create(temporary, target, data)
-            # Also when somebody else made it: what we report as there must survive a power cut.
-            self._sync_directory(target.parent)
+            self._write_beside(temporary, data)
+            outcome = self._publish(temporary, target)
+            # Also when somebody else made it: what we report as there must survive a power cut. A directory that is gone
+            # by now held the object, and whoever deleted that removed it.
+            with contextlib.suppress(FileNotFoundError):
+                self._sync_directory(target.parent)
         except OSError as error:
-            # The directory may have been removed since we made it: a retry has to look again.
-            self._made.discard(target.parent)
             raise explain(error, "write", target) from error
         return outcome
 
-    def _create(self, temporary: Path, target: Path, data: bytes) -> Created | AlreadyThere:
+    def _write_beside(self, temporary: Path, data: bytes) -> None:
+        """Whoever deletes the last object of a directory removes the directory, at any moment before our file is in it."""
+        for tries_left in reversed(range(DIRECTORY_TRIES_MAX)):
+            try:
+                self._make_directory(temporary.parent)
+                self._write(temporary, data)
+            except FileNotFoundError:
+                self._made.discard(temporary.parent)
+                self._check_root(temporary)
+                if not tries_left:
+                    raise
+            except OSError:
+                self._made.discard(temporary.parent)
+                self._unlink(temporary)
+                raise
+            else:
+                return
+
+    def _publish(self, temporary: Path, target: Path) -> Created | AlreadyThere:
         try:
-            self._write(temporary, data)
             self._link(temporary, target)
         except FileExistsError:
             return AlreadyThere()
@@ -70,7 +88,7 @@ class LocalBlobStore:
     def list(self, prefix: str = "") -> tuple[str, ...]:
         """Keys that start with ``prefix``, sorted."""
         # Only the deepest directory that the prefix names in full has to be walked.
-        directory = self._path(prefix.rpartition("/")[0]) if "/" in prefix else self.root
+        directory = self._path(directory_of(prefix)) if directory_of(prefix) else self.root
         keys: list[str] = []
         self._check_root(directory)
 
@@ -136,10 +154,7 @@ class LocalBlobStore:
             os.close(descriptor)
 
     def _path(self, key: str) -> Path:
-        pure = PurePosixPath(key)
-        if not key or pure.is_absolute() or ".." in pure.parts or "\0" in key or pure.name.startswith(TEMPORARY_PREFIX):
-            raise Bug(f"storage key {key!r} does not stay inside the checkpoint location")
-        return self.root / pure
+        return self.root / check_key(key)
 
     def _check_root(self, path: Path) -> None:
         """An absent object means nothing if the whole location is gone (an unmounted disk): never report it as absent."""

@@ -1,43 +1,48 @@
-"""From the text of ``checkpointLocation`` to a store."""
+"""From the text of a location to its store."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
+from tidegate.checkpoint.ports import BlobStore
 from tidegate.model.errors import InvalidQuery
 from tidegate.storage.local import LocalBlobStore
+from tidegate.storage.options import NO_OPTIONS, StorageOptions
+from tidegate.storage.places import BucketPlace, HdfsPlace, LocalPlace, place_of
 
-SCHEMES = ("file",)
 
+def open_store(location: str, options: StorageOptions = NO_OPTIONS, *, make: bool = True) -> BlobStore:
+    """The store of a path or URL. ``make``: a directory is made if it is missing; a bucket has to be there.
 
-def open_store(location: str, *, make: bool = True) -> LocalBlobStore:
-    """``/data/q1`` and ``file:///data/q1`` name a directory, made if ``make`` and missing; any other scheme is refused."""
-    return LocalBlobStore(local_path(location), make=make)
+    Raises InvalidQuery for a location that names no store or a package that is missing.
+    """
+    match place_of(location):
+        case LocalPlace(path):
+            return LocalBlobStore(path, make=make)
+        case BucketPlace() as place:
+            from tidegate.storage.object_store import ObjectBlobStore
+
+            return ObjectBlobStore(place, options)
+        case HdfsPlace() as place:
+            from tidegate.storage.hdfs import HdfsBlobStore
+
+            return HdfsBlobStore(place, options, make=make)
 
 
 def absolute_path(location: str) -> str:
-    """The same place, whatever the working directory is by the time it is opened."""
-    return str(Path(local_path(location)).absolute())
+    """The same place, whatever the working directory is by the time it is opened, written in one way."""
+    return str(place_of(location))
+
+
+def is_missing(location: str) -> bool:
+    """Whether there is surely nothing, as far as that can be seen without a store."""
+    place = place_of(location)
+    return isinstance(place, LocalPlace) and not Path(place.path).is_dir()
 
 
 def local_path(location: str) -> str:
     """The directory that a plain path or a ``file:`` URI names."""
-    scheme, mark, _ = location.partition(":")
-    # One letter before the colon would be a drive, and a slash before it a path that contains a colon.
-    if not mark or "/" in scheme or len(scheme) < 2:
-        if not location:
-            raise InvalidQuery("the checkpoint location is empty", hint="set option checkpointLocation to a directory")
-        return location
-    if scheme.lower() != "file":
-        raise InvalidQuery(
-            f"checkpoint location {location!r}: there is no store for {scheme}://",
-            hint=f"use a plain path or one of: {', '.join(s + '://' for s in SCHEMES)}",
-        )
-    parts = urlsplit(location)
-    if parts.netloc not in ("", "localhost"):
-        raise InvalidQuery(
-            f"checkpoint location {location!r} names the host {parts.netloc!r}",
-            hint="a file location has three slashes: file:///data/checkpoints",
-        )
-    return unquote(parts.path)
+    place = place_of(location)
+    if not isinstance(place, LocalPlace):
+        raise InvalidQuery(f"{location!r} is no directory of this machine", hint="use a plain path or file:///path")
+    return place.path

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 
-from tests.differential.fuzz.campaign import Campaign
-
-from tidegate.spark.session import local_session
+from tests.differential.fuzz.pieces import campaign, run, run_all
+from tests.jvm import prefer_short_lives
 
 
 def main() -> int:
@@ -16,28 +16,18 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=2_000)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--seed", type=int, help="one program, printed, and made small if it fails")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes with a Spark session each")
     arguments = parser.parse_args()
-    seeds = range(arguments.first, arguments.first + arguments.seeds)
-    if arguments.seed is not None:
-        seeds = range(arguments.seed, arguments.seed + 1)
+    prefer_short_lives()
     began_s = time.monotonic()
-    spark = local_session("tidegate-fuzz", cores=2)
-    campaign = Campaign(spark)
-    try:
-        for seed in seeds:
-            failure = campaign.run(seed)
-            if failure:
-                print(failure, flush=True)
-            if arguments.seed is not None:
-                print(campaign.told(seed))
-            if (seed - seeds.start + 1) % 200 == 0:
-                print(f"{seed - seeds.start + 1} programs, {time.monotonic() - began_s:.0f} s", flush=True)
-    finally:
-        campaign.close()
-        spark.stop()
-    print(campaign.summary())
+    if arguments.seed is not None:
+        tally = run(range(arguments.seed, arguments.seed + 1))
+        print(campaign().told(arguments.seed))
+    else:
+        tally = run_all(range(arguments.first, arguments.first + arguments.seeds), arguments.jobs)
+    print(tally.summary())
     print(f"{time.monotonic() - began_s:.0f} seconds")
-    return 1 if campaign.failures else 0
+    return 1 if tally.failures else 0
 
 
 if __name__ == "__main__":

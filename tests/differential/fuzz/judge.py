@@ -22,12 +22,6 @@ from tests.differential.harness import last_per_key
 from tidegate.model.errors import InvalidQuery
 from tidegate.testing.local import UNHARMED, Fate, random_fate
 
-QUICK = {
-    "spark.sql.shuffle.partitions": "1",
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.codegen.wholeStage": "false",
-}
-"""Small jobs over local rows: one task each, no generated code to compile."""
 EQUAL, DIFFERENT, REFUSED, UNANSWERED = "equal", "different", "refused", "unanswered"
 
 

@@ -47,11 +47,27 @@ def arrays_searched(s: Sources) -> DataFrame:
     )
 
 
+def pairs(s: Sources) -> DataFrame:
+    pair = "if(x = 'bob', null, named_struct('name', x, 'size', length(x)))"
+    return s.events.selectExpr("id", f"transform(tags, x -> {pair}) as pairs", "ts")
+
+
+@query()
+def one_field_of_all_elements(s: Sources) -> DataFrame:
+    return pairs(s).select("id", "pairs.name", F.col("pairs.size").alias("sizes"))
+
+
+@query(mode="complete")
+def one_field_of_all_elements_as_key(s: Sources) -> DataFrame:
+    return pairs(s).groupBy("pairs.size").agg(F.count("*").alias("n"))
+
+
 @query()
 def arrays_sorted_and_zipped(s: Sources) -> DataFrame:
     return s.events.selectExpr(
         "id",
         "array_sort(tags) as a",
+        "array_sort(split(key, 'o')) as pieces",
         "sort_array(tags, false) as b",
         "to_json(arrays_zip(tags, array(1, 2))) as c",
         "flatten(array(tags, array(key))) as d",

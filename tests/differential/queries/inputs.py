@@ -32,6 +32,19 @@ def windows_over_a_union(s: Sources) -> DataFrame:
     )
 
 
+@query(mode="update")
+def a_union_of_which_only_the_rows_count(s: Sources) -> DataFrame:
+    """Spark's optimiser takes every column out of it."""
+    rows = s.events.selectExpr("id", "0 as side").union(s.table("more").selectExpr("id", "1 as side"))
+    return rows.agg(F.count("*").alias("n"))
+
+
+@query(mode="complete")
+def a_union_below_constants_only(s: Sources) -> DataFrame:
+    both = s.events.select("id").union(s.events.select("id")).union(s.table("more").select("id"))
+    return both.selectExpr("0.5D as half", "id").cube("half").agg(F.count("*").alias("n"))
+
+
 # Sources and sinks
 
 

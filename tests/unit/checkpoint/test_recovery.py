@@ -87,6 +87,18 @@ def test_an_attempt_without_checkpoints_hands_on_what_it_restored() -> None:
     assert Location().attempt(1, None, 1, 2).attempt(2, ref(2, 1)).chosen() == ref(2, 1)
 
 
+def test_a_marker_says_whether_the_restored_output_is_visible_already() -> None:
+    """A sink whose other side forgets old transactions need not ask for them again."""
+    location = Location().attempt(1, None, 1)
+    for marked in (False, True):
+        choice = location.choose()
+        assert isinstance(choice, Choice)
+        assert choice.published is marked
+        assert choice.manifest is not None
+        assert choice.manifest.committables(), "it is still carried: others keep what they show in memory"
+        location.store[layout.committed_key(ref(1, 1))] = b""
+
+
 def test_a_manifest_above_the_one_that_was_restored_is_a_dead_branch() -> None:
     """Attempt 2 chose checkpoint 1 and may have aborted the transactions of 2: nobody restores 2 any more."""
     location = Location().attempt(1, None, 1, 2).attempt(2, ref(1, 1))

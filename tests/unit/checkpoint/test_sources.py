@@ -264,3 +264,13 @@ def test_splits_that_start_above_zero_after_a_restore_are_read_like_any_others()
     state = fresh(SOURCE, 1).fold([SourceProgress(open=(at(5),), finished=(0, 1, 2, 3, 4))])
     _, messages = discovered(restored(state, 1), 5, 6).on_wanted(wanted(0)).assign(ONE)
     assert [position for message in messages for position in message.splits] == [at(5), at(6, None)]
+
+
+def test_an_open_split_goes_to_its_reader_as_the_enumerator_restates_it() -> None:
+    """Its position stays; the checkpoint that follows has the new statement, also of one still on its way."""
+    state = replace(fresh(SOURCE, 1), done=(), open=(at(0), at(1))).fold(())
+    ended = Split(number=1, payload=b"split 1 with an end")
+    assigner = restored(state, 1).on_discovered((splits(0)[0], ended), b"state", bounded=True, endless=True)
+    assert [one.split for one in assigner.fold(()).open] == [splits(0)[0], ended]
+    _, (message,) = assigner.assign(ONE)
+    assert message.splits == (at(0), SplitPosition(split=ended, position=b"42"))

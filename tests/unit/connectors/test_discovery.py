@@ -49,7 +49,7 @@ def test_a_file_is_discovered_once_and_numbers_are_dense(tmp_path: Path) -> None
 
 
 def test_hidden_files_and_directories_are_skipped(tmp_path: Path) -> None:
-    for name in ("_SUCCESS", ".part", "_tidegate/staged/x", "_spark_metadata/0", "x._COPYING_", "ok"):
+    for name in ("_SUCCESS", ".part", "_tidegate/staged/x", "_temporary/0", "x._COPYING_", "ok"):
         written(tmp_path / name, "x")
     assert names(enumerator(tmp_path, recursiveFileLookup=True).discover(0)) == ["ok"]
 

@@ -9,8 +9,10 @@ import polars as pl
 import pytest
 from tests.unit.connectors.reading import file_scan, read_all
 
+from tidegate.connectors.files import committer as file_committer
 from tidegate.connectors.files import sink as file_sink
-from tidegate.connectors.files.sink import FileSink, FileSinkCommitter, FileSinkWriter
+from tidegate.connectors.files.committer import FileSinkCommitter
+from tidegate.connectors.files.sink import FileSink, FileSinkWriter
 from tidegate.connectors.files.staging import FilesToCommit, StagedFile
 from tidegate.model import types as t
 from tidegate.model.errors import Bug, CorruptSnapshot, InvalidQuery, Unavailable
@@ -25,6 +27,8 @@ SCHEMA = (Field("k", t.STRING), Field("n", t.LONG))
 def sink_to(
     path: Path, form: str = "parquet", pipeline: str = "p1", partition_by: tuple[str, ...] = (), **options: Any
 ) -> Sink:
+    """Every staged file is published as one; what is merged has tests of its own."""
+    options = {"mergeSmallFiles": 0} | options
     return Sink(
         id=OperatorId("sink-0"),
         format=form,
@@ -59,7 +63,7 @@ def visible(path: Path, form: str = "parquet") -> list[int]:
 
 
 def staged(path: Path) -> list[str]:
-    return sorted(found.name for found in (path / "_tidegate").rglob("*") if found.is_file())
+    return sorted(found.name for found in (path / "_tidegate" / "staged").rglob("*") if found.is_file())
 
 
 def files(path: Path) -> list[Path]:
@@ -100,18 +104,18 @@ def test_a_commit_that_fails_half_way_is_completed_by_the_next_one(
         to = writer(sink, subtask=subtask)
         to.write(rows(subtask))
         committables += prepared(to, 1, subtask)
-    real, calls = file_sink.os.rename, []
+    real, calls = file_committer.os.rename, []
 
     def rename_then_fail(source: Path, target: Path) -> None:
         real(source, target)
         calls.append(target)
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr(file_sink.os, "rename", rename_then_fail)
+    monkeypatch.setattr(file_committer.os, "rename", rename_then_fail)
     with pytest.raises(Unavailable, match="Input/output error"):
         FileSinkCommitter(sink).commit(committables)
     monkeypatch.undo()
-    assert len(calls) == 1 and visible(tmp_path) == [0]
+    assert len(calls) == 1 and len(files(tmp_path)) == 1 and visible(tmp_path) == []
     FileSinkCommitter(sink).commit(committables)
     assert visible(tmp_path) == [0, 1, 2]
 
@@ -154,7 +158,7 @@ def test_a_file_that_cannot_be_published_is_named_with_its_checkpoint_and_subtas
         FileSinkCommitter(sink).commit(committables)
     message = caught.value.message
     assert poisoned.staged in message and poisoned.final in message and "checkpoint 7, subtask 3" in message
-    assert len([file for file in files(tmp_path) if file.is_file()]) == 1, "what came before it is visible"
+    assert len([file for file in files(tmp_path) if file.is_file()]) == 1, "what came before it stands"
     (tmp_path / poisoned.final).rmdir()
     FileSinkCommitter(sink).commit(committables)
     assert visible(tmp_path) == [1, 2]
@@ -258,14 +262,13 @@ def test_partitions_become_directories_in_sparks_spelling(tmp_path: Path) -> Non
     ]  # fmt: skip
 
 
-def test_files_are_rolled_by_rows_and_by_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_are_rolled_by_rows_and_by_size(tmp_path: Path) -> None:
     sink = sink_to(tmp_path / "rows", maxRecordsPerFile=4)
     to = writer(sink)
     to.write(rows(*range(10)))
     FileSinkCommitter(sink).commit(prepared(to, 1))
     assert len(files(tmp_path / "rows")) == 3 and visible(tmp_path / "rows") == list(range(10))
-    monkeypatch.setattr(file_sink, "FILE_BYTES_MAX", 100)
-    sink = sink_to(tmp_path / "size")
+    sink = sink_to(tmp_path / "size", rollingSize=100)
     to = writer(sink)
     for n in range(10):
         to.write(rows(n, n + 10))

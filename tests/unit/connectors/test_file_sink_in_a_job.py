@@ -10,7 +10,8 @@ import polars as pl
 import pytest
 from tests.property import pipelines as p
 
-from tidegate.connectors.files.sink import FileSink, FileSinkCommitter
+from tidegate.connectors.files.committer import FileSinkCommitter
+from tidegate.connectors.files.sink import FileSink
 from tidegate.model.config import QueryConfig
 from tidegate.model.errors import TidegateError
 from tidegate.model.ids import Attempt, OperatorId

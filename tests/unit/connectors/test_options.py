@@ -39,3 +39,10 @@ def test_unknown_options_are_ignored_aloud_and_our_own_silently(caplog: pytest.L
     with caplog.at_level(logging.WARNING):
         options.warn_unknown()
     assert "heder" in caplog.text and "path" not in caplog.text and "pipeline" not in caplog.text
+
+
+def test_options_under_a_prefix_keep_the_case_that_the_user_gave_them(caplog: pytest.LogCaptureFixture) -> None:
+    options = Options({"Catalog.uri": "u", "catalog.s3.access-key-id": "K", "catalogue": "x"}, "iceberg sink")
+    assert options.prefixed("catalog.") == {"uri": "u", "s3.access-key-id": "K"}
+    options.warn_unknown()
+    assert "catalogue" in caplog.text and "access-key" not in caplog.text

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.unit.connectors.test_file_sink import prepared, rows, sink_to, staged, visible, writer
 
-from tidegate.connectors.files.sink import FileSinkCommitter
+from tidegate.connectors.files.committer import FileSinkCommitter
 from tidegate.connectors.files.staging import StagingNames
 from tidegate.model.ids import Attempt, OperatorId
 from tidegate.plan.relational import Sink

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import polars as pl
 
 from tidegate.model import types as t
@@ -10,8 +12,8 @@ from tidegate.model.ids import Attempt, CheckpointId, OperatorId, SlotIndex
 from tidegate.model.snapshot import Committable, KeyGroupRange
 from tidegate.operators.protocol import OperatorContext, Restored
 from tidegate.operators.sink import SinkOperator
-from tidegate.plan.relational import Sink
-from tidegate.testing.scripted import ScriptedSink
+from tidegate.plan.relational import OutputMode, Sink
+from tidegate.testing.scripted import ScriptedSink, ScriptedWriter
 
 NODE = Sink(
     id=OperatorId("sink-0"),
@@ -22,7 +24,7 @@ NODE = Sink(
 )
 
 
-def make(connector: ScriptedSink, *restored: Committable) -> SinkOperator:
+def make(connector: ScriptedSink, *restored: Committable, node: Sink = NODE) -> SinkOperator:
     context = OperatorContext(
         operator=NODE.id,
         subtask=SlotIndex(2),
@@ -32,7 +34,7 @@ def make(connector: ScriptedSink, *restored: Committable) -> SinkOperator:
         restored=Restored(committables=restored),
         attempt=Attempt(4),
     )
-    return SinkOperator(NODE, context, connector)
+    return SinkOperator(node, context, connector)
 
 
 def write(sink: SinkOperator, *numbers: int) -> None:
@@ -74,3 +76,45 @@ def test_restored_committables_are_carried_on() -> None:
 def test_an_empty_epoch_prepares_nothing() -> None:
     """T57"""
     assert checkpoints(make(ScriptedSink()), 1) == []
+
+
+class LogOfResults(ScriptedSink):
+    keeps_every_result = True
+
+
+def test_a_result_takes_the_place_of_one_that_nobody_has_seen_except_in_a_log() -> None:
+    """A transaction that is dropped without being ended would stay open: readers of the log would wait for it."""
+    complete = replace(NODE, mode=OutputMode.COMPLETE)
+    for connector, carried in ((ScriptedSink(), [2]), (LogOfResults(), [1, 2])):
+        sink = make(connector, node=complete)
+        write(sink, 1)
+        assert checkpoints(sink, 1) == [1]
+        write(sink, 1, 2)
+        assert checkpoints(sink, 2) == carried
+
+
+class Informed(ScriptedSink):
+    def __init__(self) -> None:
+        super().__init__()
+        self.heard: list[int] = []
+
+    def writer(self, sink: Sink, attempt: Attempt, subtask: SlotIndex) -> ScriptedWriter:
+        made = super().writer(sink, attempt, subtask)
+        heard = self.heard
+
+        class Writer:
+            write, prepare, close = made.write, made.prepare, made.close
+
+            def on_committed(self, checkpoint: CheckpointId) -> None:
+                heard.append(checkpoint)
+
+        return Writer()  # type: ignore[return-value]
+
+
+def test_a_writer_that_wants_to_know_hears_of_commits() -> None:
+    connector = Informed()
+    sink = make(connector)
+    write(sink, 1)
+    checkpoints(sink, 1)
+    sink.on_committed(CheckpointId(1))
+    assert connector.heard == [1]

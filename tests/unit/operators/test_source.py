@@ -13,6 +13,7 @@ from tidegate.model.elements import WATERMARK_MAX_US, Batch, EndOfData, Idle, So
 from tidegate.model.ids import Attempt, CheckpointId, OperatorId, SlotIndex
 from tidegate.model.messages import AssignSplits
 from tidegate.model.snapshot import KeyGroupRange, SourceProgress, Split, SplitPosition
+from tidegate.operators.ports import SourceConnector
 from tidegate.operators.protocol import OperatorContext, Restored
 from tidegate.operators.source import ASK_AGAIN_MS, POLL_MAX_MS, POLL_MIN_MS, FromSource, SourceOperator
 from tidegate.testing.scripted import ScriptedSource, ScriptedSplit
@@ -254,3 +255,107 @@ def test_an_answer_that_there_is_nothing_is_not_questioned_as_often_as_input_is_
     assert source.next_ask_ms == 1_000
     source.assign(assign(1, unassigned=True), 5)
     assert source.next_ask_ms == 15, "what others have been sent may come back"
+
+
+class _Informed(ScriptedSource):
+    """A source that wants to know; its readers fetch in the background, and have caught up when told so."""
+
+    def __init__(self, *splits: ScriptedSplit) -> None:
+        super().__init__(list(splits), batch_rows=2)
+        self.heard: list[list[tuple[int, bytes | None]]] = []
+        self.closed = False
+
+    def completed(self, positions: tuple[SplitPosition, ...]) -> None:
+        self.heard.append([(one.split.number, one.position) for one in positions])
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def _operator(connector: SourceConnector) -> SourceOperator:
+    context = OperatorContext(
+        operator=NAME,
+        subtask=SlotIndex(0),
+        parallelism=1,
+        max_parallelism=1,
+        groups=KeyGroupRange(0, 1),
+        restored=Restored(),
+    )
+    return SourceOperator(p.scan(0, "#1"), context, connector, QueryConfig())
+
+
+def test_a_source_learns_where_a_completed_checkpoint_stands_and_not_where_it_stands_itself() -> None:
+    """T33."""
+    connector = _Informed(ScriptedSplit(frame(1, 2, 3, 4, 5)), ScriptedSplit(frame(6)))
+    source = _operator(connector)
+    source.assign(assign(0, 0, 1, no_more=True), 0)
+    source.poll(100, 0)
+    first = source.snapshot(CheckpointId(1)).source
+    assert first is not None
+    at_first = [(one.split.number, one.position) for one in first.open]
+    drain(source)
+    source.snapshot(CheckpointId(2))
+    assert connector.heard == []
+    source.on_completed(CheckpointId(1))
+    assert connector.heard == [at_first]
+    source.on_completed(CheckpointId(2))
+    ended = dict(connector.heard[1])
+    assert ended.keys() == {0, 1} and ended[0] != dict(at_first)[0]
+    source.on_completed(CheckpointId(2))
+    source.snapshot(CheckpointId(3))
+    source.on_completed(CheckpointId(3))
+    assert len(connector.heard) == 2
+    source.close()
+    assert connector.closed
+
+
+def test_a_checkpoint_that_was_overtaken_is_not_told() -> None:
+    connector = _Informed(ScriptedSplit(frame(1, 2, 3)))
+    source = _operator(connector)
+    source.assign(assign(0, 0), 0)
+    source.poll(100, 0)
+    for number in (1, 2):
+        source.snapshot(CheckpointId(number))
+    source.on_completed(CheckpointId(2))
+    source.on_completed(CheckpointId(1))
+    assert len(connector.heard) == 1
+
+
+class _Fetching:
+    """A reader with nothing to read that has not caught up until it is said so."""
+
+    position, finished = b"", False
+
+    def __init__(self) -> None:
+        self.looks = 0
+        self.caught_up = False
+
+    def read(self, rows_max: int, now_ms: int) -> pl.DataFrame | None:
+        return None
+
+    def describe(self) -> str:
+        return "fetching"
+
+    def look(self) -> None:
+        self.looks += 1
+
+    def close(self) -> None:
+        return None
+
+
+def test_a_source_is_drained_when_readers_that_fetch_ahead_have_caught_up_too() -> None:
+    reader = _Fetching()
+
+    class Connector:
+        def open(self, split: Split, position: bytes | None) -> _Fetching:
+            return reader
+
+    source = _operator(Connector())
+    source.assign(assign(0, 0), 0)
+    drain(source)
+    assert not source.drained
+    source.poll_again(0)
+    assert reader.looks == 1
+    drain(source)
+    reader.caught_up = True
+    assert source.drained

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-from tidegate.runtime.pace import ROWS_AT_START, TARGET_MS, Pace
+from tidegate.runtime.pace import ALONE_MAX, ROWS_AT_START, TARGET_MS, Pace
 
 CEILING = 32_768
 
@@ -52,6 +52,14 @@ def test_what_a_call_costs_however_few_rows_it_gets_does_not_make_it_smaller_and
     took = calls(pace, lambda rows: 100 + rows * 0.01, 60)
     assert max(took[-30:]) <= 2 * 100 + 2 * TARGET_MS
     assert min(pace.rows_max, 10_000) >= 2_000, "most of the time would be spent on calling"
+
+
+def test_a_call_that_costs_much_in_itself_does_not_stay_at_one_row_once_a_busy_machine_has_brought_it_there() -> None:
+    pace = Pace(CEILING, measured=True)
+    calls(pace, lambda rows: rows * 400.0, 20)
+    assert pace.rows_max == 1, "as if every row were slow"
+    calls(pace, lambda rows: 100 + rows * 0.01, 2 * ALONE_MAX)
+    assert pace.rows_max >= 2_000
 
 
 def test_after_one_hiccup_the_pace_is_back_within_a_few_calls() -> None:

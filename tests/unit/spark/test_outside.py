@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,16 @@ class Moody:
             raise raises
 
 
+class Forgetful(Moody):
+    """Its other side has forgotten what was committed long ago."""
+
+    def commit(self, committables: tuple[Committable, ...]) -> None:
+        raise InvalidQuery("nobody knows these")
+
+    def already_committed(self, committables: tuple[Committable, ...]) -> None:
+        self.visible += committables
+
+
 class World:
     def __init__(self, directory: Path) -> None:
         self.sink = Moody()
@@ -75,6 +86,18 @@ def test_what_repeating_cannot_mend_is_said_to_be_so(world: World) -> None:
     failed = world.after(COMMIT)
     assert isinstance(failed, SinksFailed)
     assert failed.failure.code == InvalidQuery.code
+
+
+def test_output_that_a_marker_calls_visible_is_not_committed_again_by_a_sink_that_cannot(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.outside.stop()
+    sink = Forgetful()
+    store = LocalBlobStore(tmp_path)
+    world.outside = Outside(PLAN, store, {SINK: sink}, world.posted.put, name="q", description="")
+    assert isinstance(world.after(COMMIT), SinksFailed)
+    assert isinstance(world.after(replace(COMMIT, marked=True)), SinksCommitted)
+    assert sink.visible == [committable(1, 0), committable(1, 1)]
+    world.outside.stop()
 
 
 def test_a_sweep_that_fails_is_a_problem_and_no_failure(world: World) -> None:

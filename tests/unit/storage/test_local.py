@@ -1,115 +1,15 @@
-"""Every store behaves the same: one suite, run over the local store and over a fake that can only put conditionally."""
+"""What is particular to a directory. What holds for every store is claimed in ``tests/integration/stores/``."""
 
 from __future__ import annotations
 
 import os
-import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tidegate.checkpoint.ports import AlreadyThere, BlobStore, Created, judge, probe
+from tidegate.checkpoint.ports import Created
 from tidegate.model.errors import Bug, InvalidQuery, Unavailable
 from tidegate.storage.local import TEMPORARY_PREFIX, LocalBlobStore
-
-OpenStore = Callable[[], BlobStore]
-
-
-class ConditionalPutStore:
-    """An object store in memory: no rename, no directories, only create-if-absent."""
-
-    def __init__(self, objects: dict[str, bytes], lock: threading.Lock) -> None:
-        self._objects = objects
-        self._lock = lock
-
-    def create(self, key: str, data: bytes) -> Created | AlreadyThere:
-        with self._lock:
-            if key in self._objects:
-                return AlreadyThere()
-            self._objects[key] = data
-            return Created()
-
-    def read(self, key: str) -> bytes | None:
-        return self._objects.get(key)
-
-    def list(self, prefix: str) -> tuple[str, ...]:
-        return tuple(sorted(key for key in self._objects if key.startswith(prefix)))
-
-    def delete(self, key: str) -> None:
-        self._objects.pop(key, None)
-
-
-@pytest.fixture(params=["local", "conditional put"])
-def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> OpenStore:
-    """Opens the same store again and again, as several processes would."""
-    if request.param == "local":
-        return lambda: LocalBlobStore(tmp_path / "store")
-    objects: dict[str, bytes] = {}
-    lock = threading.Lock()
-    return lambda: ConditionalPutStore(objects, lock)
-
-
-def test_what_is_created_is_read_by_everybody(open_store: OpenStore) -> None:
-    assert open_store().create("a/b", b"one") == Created()
-    assert open_store().read("a/b") == b"one"
-
-
-def test_nothing_is_ever_overwritten(open_store: OpenStore) -> None:
-    """T12: create-if-absent is all the protocol has, and all it needs."""
-    store = open_store()
-    store.create("manifest", b"first")
-    assert store.create("manifest", b"second") == AlreadyThere()
-    assert store.read("manifest") == b"first"
-
-
-def test_an_absent_object_reads_as_none(open_store: OpenStore) -> None:
-    assert open_store().read("nothing/here") is None
-
-
-def test_of_eight_racers_for_one_key_exactly_one_wins(open_store: OpenStore) -> None:
-    start = threading.Barrier(8)
-    outcomes: list[tuple[int, object]] = []
-
-    def race(number: int) -> None:
-        store = open_store()
-        start.wait()
-        outcomes.append((number, store.create("attempts/000001/claim", str(number).encode() * 1000)))
-
-    racers = [threading.Thread(target=race, args=(number,)) for number in range(8)]
-    for racer in racers:
-        racer.start()
-    for racer in racers:
-        racer.join()
-    winners = [number for number, outcome in outcomes if outcome == Created()]
-    assert len(winners) == 1 and len(outcomes) == 8
-    assert open_store().read("attempts/000001/claim") == str(winners[0]).encode() * 1000
-
-
-def test_a_listing_shows_every_key_under_a_prefix_in_order(open_store: OpenStore) -> None:
-    store = open_store()
-    for key in ("state/b", "state/a/2", "state/a/1", "stateful", "x"):
-        store.create(key, b"")
-    assert store.list("state/") == ("state/a/1", "state/a/2", "state/b")
-    assert store.list("state/a") == ("state/a/1", "state/a/2")
-    assert store.list("state") == ("state/a/1", "state/a/2", "state/b", "stateful")
-    assert store.list("nowhere/") == ()
-    assert len(store.list("")) == 5
-
-
-def test_deleting_twice_is_no_error_and_the_key_may_be_made_again(open_store: OpenStore) -> None:
-    store = open_store()
-    store.create("a/b/c", b"1")
-    store.delete("a/b/c")
-    store.delete("a/b/c")
-    assert store.read("a/b/c") is None and store.list("a/") == ()
-    assert store.create("a/b/c", b"2") == Created()
-    assert open_store().read("a/b/c") == b"2"
-
-
-def test_the_store_passes_the_probe(open_store: OpenStore) -> None:
-    store, asked = open_store(), probe("0123")
-    judge("here", store.create(asked.key, asked.first), store.create(asked.key, asked.second))
 
 
 class Killed(BaseException):
@@ -187,6 +87,31 @@ def test_a_failed_write_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytes
     assert "free some space" in raised.value.hint
     monkeypatch.undo()
     assert store.list("") == () and not list(tmp_path.rglob(TEMPORARY_PREFIX + "*"))
+
+
+class BesideACleanup(LocalBlobStore):
+    """Somebody deletes the last object of the directory, and with it the directory, right before the write: ``times`` times."""
+
+    times = 0
+
+    def _write(self, path: Path, data: bytes) -> None:
+        if self.times:
+            self.times -= 1
+            path.parent.rmdir()
+            path.parent.parent.rmdir()
+        super()._write(path, data)
+
+
+def test_a_directory_that_a_cleanup_removes_under_a_write_is_made_again(tmp_path: Path) -> None:
+    """Found on Spark: the driver deletes old chunks while slots store new ones beside them."""
+    store = BesideACleanup(tmp_path)
+    for number in range(3):
+        store.times = number
+        assert isinstance(store.create(f"state/op/{number}", b"x"), Created)
+        store.delete(f"state/op/{number}")
+    store.times = 1_000
+    with pytest.raises(Unavailable, match="state/op/last"):
+        store.create("state/op/last", b"x")
 
 
 @pytest.mark.parametrize("key", ["../x", "/etc/x", "a/../../x", "", "a/" + TEMPORARY_PREFIX + "x", "a\0b"])

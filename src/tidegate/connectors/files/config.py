@@ -54,7 +54,7 @@ def parse_source(scan: Scan, *, warn: bool = False) -> FileSourceConfig:
         path=path,
         recursive=options.flag("recursiveFileLookup"),
         name_filter=options.text("pathGlobFilter"),
-        zone=_zone(options),
+        zone=parse_zone(options),
     )
     match scan.format:
         case "json":
@@ -77,9 +77,14 @@ def local_path(path: str, what: str) -> str:
     if not mark or "/" in scheme or len(scheme) < 2:
         return path
     if scheme.lower() != "file":
+        way_out = (
+            "write to a directory that every executor mounts, or to a table: delta and iceberg reach object stores"
+            if what.endswith("sink")
+            else "copy the files to a directory that every executor mounts"
+        )
         raise InvalidQuery(
             f"the {what} cannot reach {path!r}: only local paths and file:// are built",
-            hint="copy the files to a directory that every executor mounts",
+            hint=way_out,
         )
     return unquote(urlsplit(path).path)
 
@@ -140,7 +145,7 @@ def _parse_csv(options: Options, config: FileSourceConfig) -> FileSourceConfig:
     )
 
 
-def _zone(options: Options) -> str:
+def parse_zone(options: Options) -> str:
     zone = options.text("timeZone", "UTC") or "UTC"
     zone = "UTC" if zone == "Z" else zone
     try:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from tidegate.connectors.files.committer import FileSinkCommitter
 from tidegate.connectors.files.config import parse_source
 from tidegate.connectors.files.discovery import FileEnumerator
-from tidegate.connectors.files.sink import FileSink, FileSinkCommitter, parse_sink
+from tidegate.connectors.files.sink import FileSink
+from tidegate.connectors.files.sink_config import parse_sink
 from tidegate.connectors.files.source import FileSource
 from tidegate.model.config import QueryConfig
 from tidegate.plan.relational import Scan, Sink

@@ -20,7 +20,7 @@ class LineBlocks:
     """Hands out whole lines. ``offset`` is the byte where the next line starts; files ending in .gz or .bz2 are decompressed."""
 
     def __init__(self, path: str, offset: int) -> None:
-        self._file = _opened(path)
+        self._file = opened(path)
         self._file.seek(offset)
         self.offset = offset
         self._buffer = b""
@@ -69,7 +69,7 @@ def to_newlines(block: bytes) -> bytes:
     return block if block.endswith(b"\n") else block + b"\n"
 
 
-def _opened(path: str) -> IO[bytes]:
+def opened(path: str) -> IO[bytes]:
     match Path(path).suffix:
         case ".gz":
             return cast(IO[bytes], gzip.open(path, "rb"))

@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tidegate.connectors.files.config import FileSourceConfig
+from tidegate.connectors.files.spark_log import SparkLog
 from tidegate.model.errors import InvalidQuery, Unavailable
+from tidegate.model.os_errors import explain
 
 SETTLED_MS = 2_000
 """The coarsest clock of a file system in use. A directory touched more recently than this may change again in the same tick."""
@@ -54,6 +56,8 @@ class Listed:
 class Listing:
     """Finds files that are not known yet. Directories ``k=v`` are partitions; others are entered only recursively.
 
+    A directory with a ``_spark_metadata`` log holds what the log names and nothing else, as for Spark.
+
     A directory is read again when its version changed, when it held something that can become a file without changing it (an
     empty file, a link), and from time to time anyway.
     """
@@ -61,9 +65,18 @@ class Listing:
     def __init__(self, config: FileSourceConfig) -> None:
         self._config = config
         self._listed: dict[str, Listed] = {}
+        self._log = None if _GLOB.search(config.path) else LoggedFiles(os.path.abspath(config.path))  # noqa: PTH100
 
     def new_files(self, known: Set[str], now_ms: int) -> list[Found]:
         """Files that exist now and are not in ``known``, in reading order. The caller knows them from now on."""
+        if self._log is None or not self._log.exists:
+            found = self._new_in_directories(known, now_ms)
+            # Asked again: a sink begins its log before its first file, so a file seen without a log belongs to none.
+            if self._log is None or not self._log.exists:
+                return found
+        return [file for file in self._log.new_files() if file.path not in known and not self._filtered(file.path)]
+
+    def _new_in_directories(self, known: Set[str], now_ms: int) -> list[Found]:
         found: list[Found] = []
         listed: dict[str, Listed] = {}
         for root in _roots(self._config.path):
@@ -130,6 +143,38 @@ class Listing:
     def _filtered(self, path: str) -> bool:
         wanted = self._config.name_filter
         return wanted is not None and not fnmatch.fnmatchcase(Path(path).name, wanted)
+
+
+class LoggedFiles:
+    """The files that a directory's ``_spark_metadata`` log names, in the order in which they were committed."""
+
+    def __init__(self, root: str) -> None:
+        self._log = SparkLog(Path(root))
+        self._root = root
+        self._real = os.path.realpath(root)
+        self._seen = -1
+
+    @property
+    def exists(self) -> bool:
+        return self._log.exists
+
+    def new_files(self) -> list[Found]:
+        """Those logged since the last call, and perhaps more."""
+        try:
+            logged = self._log.read(self._seen)
+        except OSError as error:
+            raise explain(error, "read", self._log.directory) from error
+        self._seen = logged.latest
+        return [
+            Found(file.modification_time * 1_000_000, self._as_listed(file.local_path), file.size)
+            for file in logged.files
+            if file.size
+        ]
+
+    def _as_listed(self, path: str) -> str:
+        """The writer may have come by another way (a link): one file has one name here, however it was found."""
+        below = path.removeprefix(self._real + "/")
+        return path if below == path else f"{self._root}/{below}"
 
 
 def is_hidden(name: str) -> bool:

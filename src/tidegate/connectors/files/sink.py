@@ -1,105 +1,28 @@
-"""Transactional file output: rows go to staged files; a commit renames them into the output directory, exactly once."""
+"""Transactional file output, slot side: rows go to staged files that end at every checkpoint."""
 
 from __future__ import annotations
 
 import contextlib
-import os
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 import polars as pl
 
-from tidegate.connectors.files.config import local_path
-from tidegate.connectors.files.encoders import (
-    CsvEncoder,
-    CsvSinkOptions,
-    Encoder,
-    JsonEncoder,
-    ParquetEncoder,
-    refuse_unwritable,
-)
+from tidegate.connectors.files.durable import sync
+from tidegate.connectors.files.encoders import Encoder, ParquetEncoder
 from tidegate.connectors.files.partitions import directory_names
-from tidegate.connectors.files.staging import FilesToCommit, StagedFile, StagingNames, attempt_of, decode
-from tidegate.connectors.options import Options
-from tidegate.model.errors import CorruptSnapshot, InvalidQuery
+from tidegate.connectors.files.sink_config import FILE_BYTES_MAX, FileSinkConfig, parse_sink
+from tidegate.connectors.files.staging import FilesToCommit, StagedFile, StagingNames
+from tidegate.connectors.files.text_encoders import CsvLines, JsonLines, LinesEncoder, TextLines
 from tidegate.model.ids import Attempt, CheckpointId, SlotIndex
 from tidegate.model.os_errors import explain
-from tidegate.model.snapshot import Committable
-from tidegate.model.types import Schema
-from tidegate.plan.relational import OutputMode, Sink
+from tidegate.plan.relational import Sink
 
-FILE_BYTES_MAX = 256 * 1024 * 1024
-"""A file is closed and the next one begun when about this much (in memory) has gone into it."""
 OPEN_FILES_MAX = 256
 """Partitions written at once; beyond that the fullest file is closed first."""
-
-_PARQUET_CODECS = ("snappy", "none", "uncompressed", "gzip", "zstd", "lz4_raw")
-
-
-@dataclass(frozen=True, slots=True)
-class FileSinkConfig:
-    """The validated options of a file sink."""
-
-    path: Path
-    format: str
-    extension: str
-    codec: str
-    rows_max: int
-    """``maxRecordsPerFile``; 0: no limit."""
-    zone: str
-    partition_by: tuple[str, ...]
-    stored: Schema
-    """Columns inside the files: all but the partition columns."""
-    csv: CsvSinkOptions | None
-
-
-def parse_sink(sink: Sink, *, warn: bool = False) -> FileSinkConfig:
-    options = Options(sink.options, f"{sink.format} sink")
-    path = Path(local_path(options.required("path", "start(path) names the output directory"), options.what))
-    if sink.mode is not OutputMode.APPEND:
-        raise InvalidQuery(
-            f"the {sink.format} sink cannot take back rows: output mode {sink.mode.value} is refused",
-            hint="use append, or a sink that understands updates (memory, console, foreach)",
-        )
-    names = [field.name for field in sink.schema]
-    missing = [name for name in sink.partition_by if name not in names]
-    if missing:
-        raise InvalidQuery(
-            f"partitionBy names {', '.join(missing)}, which the result does not have",
-            hint=f"its columns are {', '.join(names)}",
-        )
-    stored = tuple(field for field in sink.schema if field.name not in sink.partition_by)
-    if not stored:
-        raise InvalidQuery(
-            "partitionBy names all columns: nothing is left to write", hint="keep at least one out of it"
-        )
-    refuse_unwritable(sink.format, stored)
-    options.refuse(
-        "dateFormat", "timestampFormat", "lineSep", "encoding", "quoteAll", "emptyValue", hint="leave it out"
-    )
-    options.ignore("checkpointLocation", "queryName", "ignoreNullFields")
-    csv = CsvSinkOptions(options) if sink.format == "csv" else None
-    if sink.format == "parquet":
-        codec = options.choice("compression", "snappy", _PARQUET_CODECS).replace("uncompressed", "none")
-        extension = "parquet" if codec == "none" else f"{codec.replace('_', '')}.parquet"
-    else:
-        codec = options.choice("compression", "none", ("none", "uncompressed", "gzip"))
-        extension = f"{sink.format}.gz" if codec == "gzip" else sink.format
-    config = FileSinkConfig(
-        path=path,
-        format=sink.format,
-        extension=extension,
-        codec=codec,
-        rows_max=options.integer("maxRecordsPerFile", 0),
-        zone=options.text("timeZone", "UTC") or "UTC",
-        partition_by=sink.partition_by,
-        stored=stored,
-        csv=csv,
-    )
-    if warn:
-        options.warn_unknown()
-    return config
 
 
 class FileSink:
@@ -117,18 +40,31 @@ class _OpenFile:
     partition: str
     staged: str
     encoder: Encoder
+    begun_s: float
     rows: int = 0
     size_bytes: int = 0
+    """Known when it is closed."""
 
 
 class FileSinkWriter:
-    """Stages files. Nothing written: no file. Names carry the attempt, so a zombie never writes into a successor's file."""
+    """Stages files. Nothing written: no file. Names carry the attempt, so a zombie never writes into a successor's file.
 
-    def __init__(self, config: FileSinkConfig, names: StagingNames, attempt: Attempt, subtask: SlotIndex) -> None:
+    A file ends at the next checkpoint at the latest: its rows are durable and visible with that checkpoint, never later.
+    """
+
+    def __init__(
+        self,
+        config: FileSinkConfig,
+        names: StagingNames,
+        attempt: Attempt,
+        subtask: SlotIndex,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._config = config
         self._names = names
         self._attempt = attempt
         self._subtask = subtask
+        self._clock = clock
         self._open: dict[str, _OpenFile] = {}
         self._closed: list[_OpenFile] = []
         self._next = 0
@@ -154,19 +90,10 @@ class FileSinkWriter:
                 self._close(name)
             if not self._closed:
                 return ()
-            _sync_directory(self._config.path / self._names.directory)
+            sync(self._config.path / self._names.directory)
         except OSError as error:
             raise explain(error, "write to", self._config.path) from error
-        files = tuple(
-            StagedFile(
-                staged=file.staged,
-                final=self._names.final(
-                    file.partition, checkpoint, self._attempt, self._subtask, file.number, self._config.extension
-                ),
-                rows=file.rows,
-            )
-            for file in self._closed
-        )
+        files = tuple(self._staged(file, checkpoint) for file in self._closed)
         self._closed = []
         return (msgspec.msgpack.encode(FilesToCommit(files=files)),)
 
@@ -186,18 +113,25 @@ class FileSinkWriter:
             part = rows.head(limit - file.rows) if limit else rows
             file.encoder.write(part)
             file.rows += part.height
-            file.size_bytes += int(part.estimated_size())
-            if file.size_bytes >= FILE_BYTES_MAX or (limit and file.rows >= limit):
+            if self._is_full(file):
                 self._close(partition)
             rows = rows.slice(part.height)
 
+    def _is_full(self, file: _OpenFile) -> bool:
+        config = self._config
+        if config.rows_max and file.rows >= config.rows_max:
+            return True
+        if config.bytes_max and file.encoder.size_bytes >= config.bytes_max:
+            return True
+        return config.age_max_ms is not None and (self._clock() - file.begun_s) * 1_000 >= config.age_max_ms
+
     def _begin(self, partition: str) -> _OpenFile:
         if len(self._open) >= OPEN_FILES_MAX:
-            self._close(max(self._open, key=lambda name: self._open[name].size_bytes))
+            self._close(max(self._open, key=lambda name: self._open[name].encoder.size_bytes))
         staged = self._names.staged(self._attempt, self._subtask, self._next, self._config.extension)
         path = self._config.path / staged
         path.parent.mkdir(parents=True, exist_ok=True)
-        file = _OpenFile(self._next, partition, staged, _encoder(self._config, path))
+        file = _OpenFile(self._next, partition, staged, encoder(self._config, path), self._clock())
         self._next += 1
         self._open[partition] = file
         return file
@@ -206,80 +140,32 @@ class FileSinkWriter:
         file = self._open.pop(partition)
         self._closed.append(file)
         file.encoder.close()
+        file.size_bytes = (self._config.path / file.staged).stat().st_size
+
+    def _staged(self, file: _OpenFile, checkpoint: CheckpointId) -> StagedFile:
+        final = self._names.final(
+            file.partition, checkpoint, self._attempt, self._subtask, file.number, self._config.extension
+        )
+        return StagedFile(
+            staged=file.staged, final=final, rows=file.rows, size_bytes=file.size_bytes, join_bytes=self._joined(file)
+        )
+
+    def _joined(self, file: _OpenFile) -> int:
+        """Decided here and carried in the committable: two commits of it must not differ, whatever options the later one has."""
+        config = self._config
+        if config.rows_max or config.age_max_ms is not None:
+            return 0  # The user has said how much goes into a file, or when it ends.
+        return (config.bytes_max or FILE_BYTES_MAX) if file.size_bytes < config.small_bytes else 0
 
 
-class FileSinkCommitter:
-    """Driver side. A rename is atomic and happens once: the staged name is gone afterwards, whoever comes second finds the
-    final name and is done."""
-
-    def __init__(self, sink: Sink) -> None:
-        self._config = parse_sink(sink, warn=True)
-        self._names = StagingNames.of(sink)
-        try:
-            self._config.path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise explain(error, "make", self._config.path) from error
-
-    def commit(self, committables: tuple[Committable, ...]) -> None:
-        """The error names the file that could not be published, and whose it is; those before it are visible."""
-        touched: set[Path] = set()
-        for one in sorted(committables, key=lambda c: (c.checkpoint, c.subtask, c.number)):
-            for file in decode(one.payload).files:
-                try:
-                    touched.update(self._publish(file))
-                except OSError as error:
-                    whose = f"of checkpoint {one.checkpoint}, subtask {one.subtask}"
-                    raise explain(
-                        error, f"commit {file.staged} ({whose}) as", self._config.path / file.final
-                    ) from error
-        try:
-            for directory in sorted(touched):
-                _sync_directory(directory)
-        except OSError as error:
-            raise explain(error, "commit to", self._config.path) from error
-
-    def sweep(self, older_than: Attempt, keep: tuple[Committable, ...]) -> None:
-        kept = {file.staged for one in keep for file in decode(one.payload).files}
-        directory = self._config.path / self._names.directory
-        try:
-            for path in sorted(directory.iterdir()) if directory.is_dir() else ():
-                attempt = attempt_of(path.name)
-                if attempt is not None and attempt < older_than and f"{self._names.directory}/{path.name}" not in kept:
-                    path.unlink(missing_ok=True)
-        except OSError as error:
-            raise explain(error, "clean up", directory) from error
-
-    def _publish(self, file: StagedFile) -> list[Path]:
-        """Returns the directories whose entries may have changed."""
-        staged, final = self._config.path / file.staged, self._config.path / file.final
-        final.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            os.rename(staged, final)  # noqa: PTH104 - one call, one effect
-        except FileNotFoundError:
-            if not final.exists():
-                raise CorruptSnapshot(
-                    f"output file {final} was prepared by a completed checkpoint, but neither it nor {staged} exists",
-                    hint="somebody deleted it: bring it back, or accept the loss and start from a new checkpoint location",
-                ) from None
-        return [
-            parent for parent in final.parents if parent == self._config.path or self._config.path in parent.parents
-        ]
-
-
-def _encoder(config: FileSinkConfig, path: Path) -> Encoder:
-    match config.format:
-        case "parquet":
-            return ParquetEncoder(path, config.stored, config.codec)
-        case "json":
-            return JsonEncoder(path, config.stored, config.codec)
+def encoder(config: FileSinkConfig, path: Path) -> Encoder:
+    """Begins a file of the sink's format at ``path``."""
+    match config.format, config.text:
+        case "json", text if text is not None:
+            return LinesEncoder(path, JsonLines(config.stored, text), text)
+        case "csv", text if text is not None:
+            return LinesEncoder(path, CsvLines(config.stored, text), text)
+        case "text", text if text is not None:
+            return LinesEncoder(path, TextLines(config.stored), text)
         case _:
-            assert config.csv is not None
-            return CsvEncoder(path, config.stored, config.csv)
-
-
-def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+            return ParquetEncoder(path, config.stored, config.codec)

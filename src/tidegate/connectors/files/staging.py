@@ -4,6 +4,7 @@
 
     <path>/_tidegate/staged/<pipeline>/<sink>/<attempt>-<subtask>-<n>.parquet                 durable, not visible
     <path>/[k=v/…]part-<checkpoint>-<subtask>-<attempt>-<n>-<pipeline>-<sink>.snappy.parquet  committed
+    <path>/[k=v/…]part-<checkpoint>-merged-<attempt>-<n>-<pipeline>-<sink>.snappy.parquet     committed, of several subtasks
 
 Spark and every other reader of such directories skip names that begin with an underscore.
 """
@@ -22,7 +23,11 @@ from tidegate.model.ids import Attempt, CheckpointId, SlotIndex
 from tidegate.plan.relational import Sink
 
 STAGED = "_tidegate/staged"
-_STAGED_NAME = re.compile(r"(\d{6,})-(\d{5,})-(\d{6,})\.[a-z.]+")
+MERGED = "merged"
+"""Stands in names where the number of the subtask would."""
+_STAGED_NAME = re.compile(r"(\d{6,})-(\d{5,}|merged)-(\d{6,})\.[a-z0-9.]+")
+PUBLISHED_NAME = re.compile(r"part-(?P<checkpoint>\d{6,})-(?:\d{5,}|merged)-(?P<attempt>\d{6,})-\d{6,}-")
+"""How the names of committed files begin, whichever pipeline wrote them."""
 
 
 class StagedFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,6 +36,9 @@ class StagedFile(msgspec.Struct, frozen=True, kw_only=True):
     staged: str
     final: str
     rows: int
+    size_bytes: int = 0
+    join_bytes: int = 0
+    """Small: published together with other small files of its checkpoint and directory, up to this size; 0: on its own."""
 
 
 class FilesToCommit(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="files/1"):
@@ -75,8 +83,24 @@ class StagingNames:
         extension: str,
     ) -> str:
         """Deterministic and unique. Sorts by checkpoint, so a listing shows the order of commits."""
-        name = f"part-{checkpoint:06d}-{subtask:05d}-{attempt:06d}-{number:06d}-{self.pipeline}-{self.sink}.{extension}"
-        return f"{partition}/{name}" if partition else name
+        return _within(partition, self._final(checkpoint, f"{subtask:05d}", attempt, number, extension))
+
+    def merged(self, first: StagedFile, checkpoint: CheckpointId, attempt: Attempt, number: int) -> str:
+        """The final name of file ``number`` among those made of several small ones; ``first`` is one of its parts."""
+        partition, _, name = first.final.rpartition("/")
+        _, _, extension = name.partition(".")
+        return _within(partition, self._final(checkpoint, MERGED, attempt, number, extension))
+
+    def merging(self, attempt: Attempt, number: int, random: str) -> str:
+        """Where such a file is written before it is whole. Nobody else writes there, and a later attempt sweeps what is left."""
+        return f"{self.directory}/{attempt:06d}-{MERGED}-{number:06d}.{random}"
+
+    def _final(self, checkpoint: CheckpointId, writer: str, attempt: Attempt, number: int, extension: str) -> str:
+        return f"part-{checkpoint:06d}-{writer}-{attempt:06d}-{number:06d}-{self.pipeline}-{self.sink}.{extension}"
+
+
+def _within(partition: str, name: str) -> str:
+    return f"{partition}/{name}" if partition else name
 
 
 def attempt_of(staged_name: str) -> Attempt | None:

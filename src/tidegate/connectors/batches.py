@@ -1,0 +1,90 @@
+"""What waits beside the checkpoints for code of the user on the driver, and which checkpoints that code has been through."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from tidegate.checkpoint import layout
+from tidegate.checkpoint.layout import ManifestRef
+from tidegate.checkpoint.ports import BlobStore, PutsOwn
+from tidegate.model.errors import Bug, CorruptSnapshot
+from tidegate.model.ids import Attempt, OperatorId, SlotIndex
+
+DONE_RETAINED = 2_000
+"""Twice as many as checkpoints can be retained: whichever of them is restored, its batches are known to be done."""
+TRIM_EVERY = 100
+
+
+@runtime_checkable
+class UsesLocation(Protocol):
+    """A sink, or a committer, that keeps something beside the checkpoints. Told where before anything else is asked of it."""
+
+    def use(self, store: BlobStore) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingObject:
+    """``number``: whatever the writer counts."""
+
+    key: str
+    attempt: Attempt
+    subtask: SlotIndex
+    number: int
+
+
+class Batches:
+    """The part of the checkpoint location that belongs to one sink. Objects are created once and never changed."""
+
+    def __init__(self, store: BlobStore | None, sink: OperatorId) -> None:
+        if store is None:
+            raise Bug(f"sink {sink} was not told where the checkpoints are")
+        self._store = store
+        self._sink = sink
+        self._marked = 0
+
+    def put(self, attempt: Attempt, subtask: SlotIndex, number: int, data: bytes) -> str:
+        """The key under which ``data`` is durable. Raises ``Unavailable`` when that is not known."""
+        key = layout.waiting_key(self._sink, attempt, subtask, number)
+        # Refused means that our own earlier try landed: nobody else can form this name.
+        if isinstance(self._store, PutsOwn):
+            self._store.put_own(key, data)
+        else:
+            self._store.create(key, data)
+        return key
+
+    def read(self, key: str) -> bytes:
+        data = self._store.read(key)
+        if data is None:
+            raise CorruptSnapshot(
+                f"{key} was prepared by a completed checkpoint, but is not in the checkpoint location",
+                hint="somebody deleted it: bring it back, or accept the loss and start from a new checkpoint location",
+            )
+        return data
+
+    def older_than(self, attempt: Attempt) -> list[WaitingObject]:
+        """What attempts before this one left; in the order of their names."""
+        keys = self._store.list(f"{layout.BATCHES_PREFIX}{self._sink}/waiting/")
+        found = [(key, origin) for key in keys if (origin := layout.waiting_origin(key)) is not None]
+        return [WaitingObject(key, *origin) for key, origin in found if origin[0] < attempt]
+
+    def delete(self, keys: Iterable[str]) -> None:
+        for key in keys:
+            self._store.delete(key)
+
+    def is_done(self, ref: ManifestRef) -> bool:
+        return self._store.read(layout.done_key(self._sink, ref)) is not None
+
+    def mark_done(self, ref: ManifestRef) -> None:
+        """From now on nobody, however late, does it again."""
+        self._store.create(layout.done_key(self._sink, ref), b"")
+        self._marked += 1
+        if self._marked % TRIM_EVERY == 0:
+            self._trim()
+
+    def _trim(self) -> None:
+        prefix = f"{layout.BATCHES_PREFIX}{self._sink}/done/"
+        refs = sorted(ref for key in self._store.list(prefix) if (ref := layout.done_ref(key)) is not None)
+        for ref in refs[:-DONE_RETAINED]:
+            self._store.delete(layout.done_key(self._sink, ref))

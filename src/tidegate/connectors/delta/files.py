@@ -1,0 +1,34 @@
+"""Data files on their way into the table: the document of a committable."""
+
+from __future__ import annotations
+
+import msgspec
+
+from tidegate.model.errors import CorruptSnapshot
+
+
+class DeltaFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A data file, complete and durable, with all that the table's log wants to know about it."""
+
+    path: str
+    """Relative to the table."""
+    note: str
+    size_bytes: int
+    modified_ms: int
+    rows: int
+    partition: dict[str, str | None]
+    statistics: str
+    """JSON, as it stands in the log."""
+
+
+class DeltaFilesToCommit(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="delta/1"):
+    """What one subtask prepared for one checkpoint."""
+
+    files: tuple[DeltaFile, ...]
+
+
+def decode(payload: bytes) -> DeltaFilesToCommit:
+    try:
+        return msgspec.msgpack.decode(payload, type=DeltaFilesToCommit)
+    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        raise CorruptSnapshot(f"a committable of the delta sink cannot be decoded: {error}") from error

@@ -1,0 +1,195 @@
+"""What a sink has published, remembered in the output directory itself: how a commit that comes again, or late, is told.
+
+An *epoch* is what one attempt prepared for one checkpoint. Epochs become visible in order: once one is recorded, it and all before
+it are done for good, whoever asks again. Numbers of checkpoints alone would not do: after somebody removed a checkpoint by hand its
+number is given out again, by a later attempt.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from tidegate.connectors.files.durable import TEMPORARY_SUFFIX, create_whole, sync
+from tidegate.connectors.files.spark_log import LoggedFile, SparkLog, encoded, logged_file
+from tidegate.connectors.files.staging import PUBLISHED_NAME, StagingNames
+from tidegate.model.errors import InvalidQuery, Unavailable
+
+log = logging.getLogger("tidegate.connectors")
+
+RECORDED = "_tidegate/committed"
+RECORDS_KEPT = 3
+COMPACT_FILES_KEPT = 3
+"""Two of them tell readers the interval; one more, so that a reader that has listed the log still finds what it saw."""
+CLEANUP_DELAY_S = 60.0
+"""Files of the log that nobody needs stay for this long: a reader may have listed them."""
+_APPENDS_MAX = 1_000
+"""Lost races for a number before giving up: each of them means that somebody else was served."""
+
+
+class Epoch(NamedTuple):
+    """Ordered as published: a later attempt goes on where an earlier one was."""
+
+    attempt: int
+    checkpoint: int
+
+
+NOTHING = Epoch(-1, -1)
+
+
+class Ledger(Protocol):
+    def newest(self) -> Epoch:
+        """Everything up to this epoch is published."""
+        ...
+
+    def begin(self) -> None:
+        """Called before the first file of a commit appears."""
+        ...
+
+    def record(self, epoch: Epoch, files: Sequence[Path]) -> None:
+        """``files`` are visible under their final names: from now on all epochs up to ``epoch`` are done. Durable when it returns."""
+        ...
+
+
+class RecordLedger:
+    """One empty file per commit; the newest few are kept. Nobody else reads it."""
+
+    def __init__(self, output: Path, names: StagingNames) -> None:
+        self._directory = output / RECORDED / names.pipeline / names.sink
+        self._spark_log = SparkLog(output)
+
+    def newest(self) -> Epoch:
+        return max(self._records(), default=NOTHING)
+
+    def begin(self) -> None:
+        if self._spark_log.exists:
+            raise InvalidQuery(
+                f"{self._spark_log.directory} appeared while the query wrote without it: Spark would not see this query's files",
+                hint="another sink began a log here: give each query its own directory, or start this one again with the log",
+            )
+        self._directory.mkdir(parents=True, exist_ok=True)
+
+    def record(self, epoch: Epoch, files: Sequence[Path]) -> None:
+        create_whole(self._directory / f"{epoch.attempt:06d}-{epoch.checkpoint:06d}", b"")
+        for old in sorted(self._records())[:-RECORDS_KEPT]:
+            (self._directory / f"{old.attempt:06d}-{old.checkpoint:06d}").unlink(missing_ok=True)
+
+    def _records(self) -> list[Epoch]:
+        names = (path.name for path in self._directory.iterdir()) if self._directory.is_dir() else iter(())
+        return [Epoch(int(found[1]), int(found[2])) for found in filter(None, map(_RECORD.fullmatch, names))]
+
+
+_RECORD = re.compile(r"(\d{6,})-(\d{6,})")
+
+
+class SparkLedger:
+    """The log that Spark's readers follow is the ledger: names of files tell whose they are and of which epoch.
+
+    A commit is one batch of the log. Whoever loses the race for a number reads what the winner wrote, leaves out what is there
+    already, and tries the next: a late commit ends up with nothing to add.
+    """
+
+    def __init__(self, output: Path, names: StagingNames, retention_ms: int | None = None) -> None:
+        self._log = SparkLog(output)
+        self._names = names
+        self._retention_ms = retention_ms
+        self._seen = -1
+        """Batches up to this one are part of what follows."""
+        self._newest = NOTHING
+        self._looked = False
+        self._strangers = 0
+        """Files that Spark's own sink had logged before we came."""
+
+    def newest(self) -> Epoch:
+        self._catch_up()
+        return self._newest
+
+    def begin(self) -> None:
+        """The directory comes first: a file that lies there before the log does would belong to no batch."""
+        if not self._log.exists:
+            self._log.directory.mkdir(parents=True, exist_ok=True)
+            sync(self._log.directory.parent)
+
+    def record(self, epoch: Epoch, files: Sequence[Path]) -> None:
+        entries = [(self._epoch_of(path.name), msgspec.json.encode(logged_file(path))) for path in files]
+        for _ in range(_APPENDS_MAX):
+            self._catch_up()
+            new = [line for of, line in entries if of > self._newest]
+            if not new:
+                return
+            batches = self._log.batches()
+            if batches.latest != self._seen:
+                continue
+            name = batches.following
+            before = self._compacted(batches.needed) if name.endswith(".compact") else []
+            if before is not None and create_whole(self._log.directory / name, encoded([*before, *new])):
+                self._seen, self._newest = batches.latest + 1, max(self._newest, epoch)
+                if before:
+                    self._clean_up()
+                return
+        raise Unavailable(
+            f"other writers were quicker {_APPENDS_MAX} times: nothing could be added to {self._log.directory}",
+            hint="give each query a directory of its own",
+        )
+
+    def _catch_up(self) -> None:
+        """Reads what was added since the last look, by us or by others."""
+        logged = self._log.read(self._seen)
+        first, self._looked = not self._looked, True
+        if logged.latest == self._seen:
+            return
+        names = [Path(file.path).name for file in logged.files]
+        strangers = sum(PUBLISHED_NAME.match(name) is None for name in names)
+        if first:
+            self._strangers = strangers
+        elif not names or strangers > (self._strangers if logged.whole else 0):
+            raise InvalidQuery(
+                f"batch {logged.latest} of {self._log.directory} is not Tidegate's: another streaming query writes to this directory",
+                hint="give each query its own directory: Spark's sink skips a batch whose number it finds in the log",
+            )
+        self._newest = max((self._newest, *map(self._epoch_of, names)))
+        self._seen = logged.latest
+
+    def _epoch_of(self, name: str) -> Epoch:
+        found = PUBLISHED_NAME.match(name)
+        if found is None or not name[found.end() :].startswith(f"{self._names.pipeline}-{self._names.sink}."):
+            return NOTHING
+        return Epoch(int(found["attempt"]), int(found["checkpoint"]))
+
+    def _compacted(self, names: Iterable[str]) -> list[bytes] | None:
+        """All entries so far, as they stand; None: somebody compacted them before us."""
+        try:
+            lines = [line for name in names for line in self._log.lines(name)]
+        except FileNotFoundError:
+            return None
+        if self._retention_ms is None:
+            return lines
+        oldest_ms = time.time() * 1_000 - self._retention_ms
+        return [line for line in lines if msgspec.json.decode(line, type=LoggedFile).modification_time >= oldest_ms]
+
+    def _clean_up(self) -> None:
+        """What cannot be deleted now is deleted after a later compaction."""
+        batches = self._log.batches()
+        kept = batches.compact[-COMPACT_FILES_KEPT:]
+        if len(kept) < COMPACT_FILES_KEPT:
+            return
+        old = [str(n) for n in sorted(batches.plain) if n < kept[0]]
+        old += [f"{n}.compact" for n in batches.compact if n < kept[0]]
+        old += [path.name for path in self._log.directory.glob(f".*{TEMPORARY_SUFFIX}")]
+        expired_s = time.time() - CLEANUP_DELAY_S
+        for path in (self._log.directory / name for name in old):
+            try:
+                if os.stat(path).st_mtime <= expired_s:  # noqa: PTH116 - hundreds of them
+                    path.unlink(missing_ok=True)
+                    path.with_name(f".{path.name}.crc").unlink(missing_ok=True)  # Spark's checksum of its own files.
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                log.warning("cannot delete %s, which nobody needs any more: %s", path, error)

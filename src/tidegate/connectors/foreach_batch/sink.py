@@ -1,0 +1,150 @@
+"""``foreachBatch``: slots stage rows beside the checkpoints; after each checkpoint the driver hands them to the user's function."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from itertools import groupby
+from typing import TypeAlias
+
+import msgspec
+import polars as pl
+
+from tidegate.checkpoint.layout import ManifestRef
+from tidegate.checkpoint.ports import BlobStore
+from tidegate.connectors.batches import Batches
+from tidegate.connectors.foreach_batch.parts import BatchPart, PartsOfBatch, decode, encode_rows
+from tidegate.model.errors import Bug, InvalidQuery
+from tidegate.model.ids import Attempt, CheckpointId, OperatorId, SlotIndex
+from tidegate.model.snapshot import INLINE_BYTES_MAX, Committable
+from tidegate.operators.columns import empty_frame, polars_type
+from tidegate.plan.relational import OutputMode, Sink
+
+PART_BYTES_MAX = 32 * 1024 * 1024
+"""Rows are written out when about this much (in memory) has gathered, and become one partition of the batch's DataFrame."""
+
+CallBatch: TypeAlias = Callable[[CheckpointId, tuple[BatchPart, ...]], None]
+"""Makes a DataFrame of the parts and calls the user's function with it. Raises what the function raises, explained."""
+
+
+class ForeachBatchSink:
+    """Slot side. At least once per batch id, the same rows for the same id: Spark's contract."""
+
+    guarantee = "at_least_once"
+
+    def __init__(self) -> None:
+        self._store: BlobStore | None = None
+
+    def use(self, store: BlobStore) -> None:
+        self._store = store
+
+    def writer(self, sink: Sink, attempt: Attempt, subtask: SlotIndex) -> BatchWriter:
+        whole = empty_frame(sink.schema) if sink.mode is OutputMode.COMPLETE else None
+        return BatchWriter(Batches(self._store, sink.id), attempt, subtask, whole)
+
+
+class BatchWriter:
+    """Holds at most ``PART_BYTES_MAX`` of rows; more is stored as it comes. ``whole``: an empty result is a result, too."""
+
+    def __init__(
+        self, batches: Batches, attempt: Attempt, subtask: SlotIndex, whole: pl.DataFrame | None = None
+    ) -> None:
+        self._batches = batches
+        self._attempt = attempt
+        self._subtask = subtask
+        self._whole = whole
+        self._held: list[pl.DataFrame] = []
+        self._held_bytes = 0
+        self._parts: list[BatchPart] = []
+        self._next = 0
+
+    def write(self, rows: pl.DataFrame) -> None:
+        self._held.append(rows)
+        self._held_bytes += int(rows.estimated_size())
+        if self._held_bytes >= PART_BYTES_MAX:
+            self._store_held()
+
+    def prepare(self, checkpoint: CheckpointId) -> tuple[bytes, ...]:
+        if self._whole is not None and not self._held and not self._parts:
+            self._held.append(self._whole)
+        self._store_held()
+        if not self._parts:
+            return ()
+        prepared = PartsOfBatch(attempt=self._attempt, parts=tuple(self._parts))
+        self._parts = []
+        return (msgspec.msgpack.encode(prepared),)
+
+    def close(self) -> None:
+        """What was stored and not prepared is swept by a later attempt."""
+        self._held, self._held_bytes, self._parts = [], 0, []
+
+    def _store_held(self) -> None:
+        if not self._held:
+            return
+        rows = pl.concat(self._held)
+        data = encode_rows(rows)
+        inline = len(data) <= INLINE_BYTES_MAX
+        key = "" if inline else self._batches.put(self._attempt, self._subtask, self._next, data)
+        self._next += not inline
+        self._parts.append(
+            BatchPart(
+                key=key,
+                data=data if inline else None,
+                rows=rows.height,
+                size_bytes=len(data),
+                checksum=zlib.crc32(data),
+            )
+        )
+        self._held, self._held_bytes = [], 0
+
+
+class ForeachBatchCommitter:
+    """Driver side. One call per checkpoint, in their order; a call that returned is not repeated, one that did not is."""
+
+    def __init__(self, sink: Sink) -> None:
+        check_schema(sink)
+        self._sink: OperatorId = sink.id
+        self._batches: Batches | None = None
+        self._call: CallBatch | None = None
+
+    def use(self, store: BlobStore) -> None:
+        self._batches = Batches(store, self._sink)
+
+    def call_with(self, call: CallBatch) -> None:
+        """Before the query starts. The function stays in this process and is never pickled, as in Spark."""
+        self._call = call
+
+    def commit(self, committables: tuple[Committable, ...]) -> None:
+        ordered = sorted(committables, key=lambda c: (c.checkpoint, c.subtask, c.number))
+        for checkpoint, group in groupby(ordered, key=lambda c: c.checkpoint):
+            prepared = [decode(one.payload) for one in group]
+            self._commit(checkpoint, prepared[0].attempt, tuple(part for each in prepared for part in each.parts))
+
+    def sweep(self, older_than: Attempt, keep: tuple[Committable, ...]) -> None:
+        kept = {part.key for one in keep for part in decode(one.payload).parts}
+        self._known.delete(found.key for found in self._known.older_than(older_than) if found.key not in kept)
+
+    def _commit(self, checkpoint: CheckpointId, attempt: Attempt, parts: tuple[BatchPart, ...]) -> None:
+        if self._call is None:
+            raise Bug("foreachBatch has no function to call")
+        ref = ManifestRef(checkpoint, attempt)
+        if not self._known.is_done(ref):
+            self._call(checkpoint, parts)
+            self._known.mark_done(ref)
+        # Only now: until it is known to be done, the same rows may be asked for again.
+        self._known.delete(part.key for part in parts if part.key)
+
+    @property
+    def _known(self) -> Batches:
+        if self._batches is None:
+            raise Bug(f"the committer of {self._sink} was not told where the checkpoints are")
+        return self._batches
+
+
+def check_schema(sink: Sink) -> None:
+    if sink.partition_by:
+        raise InvalidQuery(
+            "partitionBy has no meaning for foreachBatch", hint="partition in the function, when it writes"
+        )
+    for field in sink.schema:
+        polars_type(field.type)

@@ -1,0 +1,120 @@
+"""Transactions as a slot has them: made ready in the background, written into once, handed over at the barrier."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as NotReady
+from contextlib import suppress
+from dataclasses import dataclass
+
+import polars as pl
+
+from tidegate.connectors.kafka.producer import PATIENCE_SECONDS, Producer
+from tidegate.connectors.kafka.sink_config import KafkaSinkConfig
+from tidegate.connectors.kafka.wire.errors import Refused
+from tidegate.connectors.kafka.wire.transactions import OPEN_STATES, Handle, Transactions
+from tidegate.model.errors import Bug, TidegateError, Unavailable
+
+log = logging.getLogger("tidegate.kafka")
+
+LOOK_MS = 200
+"""How often the background looks whether it should stop."""
+FAREWELL_SECONDS = 2.0
+"""For aborting what a closed writer had open: brokers that do not answer by then do it when the transaction's time is over."""
+
+
+@dataclass(slots=True)
+class Transaction:
+    """One producer with an id of its own. ``handle`` does not change: the id was initialised once, and only for this."""
+
+    k: int
+    handle: Handle
+    producer: Producer
+    begun: bool = False
+
+    def write(self, rows: pl.DataFrame) -> None:
+        if not self.begun:
+            self.producer.begin_transaction()
+            self.begun = True
+        self.producer.produce(rows)
+
+
+class Workshop:
+    """Makes the next transaction ready while the present one is written, and takes old producers apart. One thread of its own."""
+
+    def __init__(self, config: KafkaSinkConfig) -> None:
+        self._config = config
+        self._stopping = threading.Event()
+        self._wire = Transactions(config.client, stop=self._stopping)
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="tidegate-kafka")
+
+    def order(self, k: int, transactional_id: str, topics: tuple[str, ...]) -> Future[Transaction]:
+        """``topics``: those that will probably be written to."""
+        return self._executor.submit(self._make, k, transactional_id, topics)
+
+    def retire(self, transaction: Transaction) -> None:
+        """Its producer is closed; the transaction stays as it is."""
+        self._executor.submit(transaction.producer.close)
+
+    def close(self, unfinished: list[Future[Transaction]], begun: Transaction | None) -> None:
+        """What is open and was not prepared is aborted: readers need not wait until its time is over."""
+        self._stopping.set()
+        for one in unfinished:
+            one.cancel()
+        self._executor.shutdown(wait=True)
+        for one in unfinished:
+            if not one.cancelled() and one.exception() is None:
+                one.result().producer.close()
+        if begun is not None:
+            begun.producer.close()
+            try:
+                with_little_time = Transactions(self._config.client, FAREWELL_SECONDS)
+                with_little_time.initialise(begun.handle.transactional_id, self._config.transaction_timeout_ms)
+                with_little_time.close()
+            except (TidegateError, Refused) as error:
+                log.warning("%s stays open until its time is over: %s", begun.handle.transactional_id, error)
+        self._wire.close()
+
+    def _make(self, k: int, transactional_id: str, topics: tuple[str, ...]) -> Transaction:
+        producer = Producer(self._config.producer(transactional_id), self._config.columns)
+        try:
+            while not producer.init_transactions(LOOK_MS):
+                if self._stopping.is_set():
+                    raise Unavailable("the writer was closed before its transaction was ready")
+            seen = self._wire.describe(transactional_id)
+            producer.learn(topics, LOOK_MS)
+        except BaseException:
+            producer.close()
+            raise
+        return Transaction(k, Handle(transactional_id, seen.producer_id, seen.epoch), producer)
+
+
+def wait_for(ordered: Future[Transaction], where: str) -> Transaction:
+    with suppress(NotReady):
+        return ordered.result(PATIENCE_SECONDS)
+    raise Unavailable(
+        f"the Kafka brokers at {where} have given no transaction for {PATIENCE_SECONDS:g} s",
+        hint="are they up and to be reached from the executors? The query goes on from its last checkpoint",
+    )
+
+
+def check_open(transaction: Transaction, wire: Transactions) -> None:
+    """Brokers abort a transaction that takes too long, and nobody tells who has nothing more to send. Before a checkpoint
+    counts on it is the last moment at which nothing is lost."""
+    handle = transaction.handle
+    try:
+        seen = wire.describe(handle.transactional_id)
+    except Refused as error:
+        raise Unavailable(f"a Kafka transaction is gone before it could be prepared: {error}") from error
+    if (seen.producer_id, seen.epoch) == (handle.producer_id, handle.epoch) and seen.state in OPEN_STATES:
+        return
+    if not transaction.begun:
+        raise Bug("a transaction without a record was to be prepared")
+    raise Unavailable(
+        f"Kafka transaction {handle.transactional_id} was ended before it was prepared "
+        f"(now {seen.state}, epoch {seen.epoch} instead of {handle.epoch})",
+        hint="checkpoints must come more often than kafka.transaction.timeout.ms; "
+        "the query goes on from its last checkpoint, nothing is lost",
+    )

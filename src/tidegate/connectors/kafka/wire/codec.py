@@ -1,0 +1,130 @@
+"""Types of Kafka's protocol, the "flexible" encoding: lengths are varints, and structures end with tagged fields."""
+
+from __future__ import annotations
+
+import struct
+
+
+class MalformedAnswer(Exception):
+    """The bytes are not what the protocol says: not a Kafka broker, or one that speaks another version."""
+
+
+def int8(value: int) -> bytes:
+    return struct.pack(">b", value)
+
+
+def int16(value: int) -> bytes:
+    return struct.pack(">h", value)
+
+
+def int32(value: int) -> bytes:
+    return struct.pack(">i", value)
+
+
+def int64(value: int) -> bytes:
+    return struct.pack(">q", value)
+
+
+def boolean(value: bool) -> bytes:
+    return b"\x01" if value else b"\x00"
+
+
+def varint(value: int) -> bytes:
+    """Unsigned."""
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def string(value: str) -> bytes:
+    data = value.encode()
+    return varint(len(data) + 1) + data
+
+
+def array(items: tuple[bytes, ...]) -> bytes:
+    return varint(len(items) + 1) + b"".join(items)
+
+
+def plain_string(value: str) -> bytes:
+    """As in requests older than the flexible ones, and in every request's header."""
+    data = value.encode()
+    return int16(len(data)) + data
+
+
+def plain_bytes(value: bytes) -> bytes:
+    return int32(len(value)) + value
+
+
+NO_TAGS = b"\x00"
+NULL_ARRAY = b"\x00"
+
+
+class Reader:
+    """Takes values off the front of an answer."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+
+    def take(self, count: int) -> bytes:
+        if count < 0 or self._at + count > len(self._data):
+            raise MalformedAnswer(f"{count} bytes wanted at {self._at} of {len(self._data)}")
+        self._at += count
+        return self._data[self._at - count : self._at]
+
+    def int8(self) -> int:
+        return struct.unpack(">b", self.take(1))[0]
+
+    def int16(self) -> int:
+        return struct.unpack(">h", self.take(2))[0]
+
+    def int32(self) -> int:
+        return struct.unpack(">i", self.take(4))[0]
+
+    def int64(self) -> int:
+        return struct.unpack(">q", self.take(8))[0]
+
+    def varint(self) -> int:
+        value = shift = 0
+        while True:
+            byte = self.take(1)[0]
+            value |= (byte & 0x7F) << shift
+            shift += 7
+            if not byte & 0x80:
+                return value
+
+    def string(self) -> str | None:
+        length = self.varint() - 1
+        return None if length < 0 else self._text(length)
+
+    def text(self) -> str:
+        """A string that cannot be null."""
+        return self.string() or ""
+
+    def length(self) -> int:
+        """Of an array; a null one counts as empty."""
+        return max(0, self.varint() - 1)
+
+    def plain_string(self) -> str | None:
+        length = self.int16()
+        return None if length < 0 else self._text(length)
+
+    def plain_bytes(self) -> bytes:
+        return self.take(max(0, self.int32()))
+
+    def plain_length(self) -> int:
+        return max(0, self.int32())
+
+    def skip_tags(self) -> None:
+        for _ in range(self.varint()):
+            self.varint()
+            self.take(self.varint())
+
+    def _text(self, length: int) -> str:
+        try:
+            return self.take(length).decode()
+        except UnicodeDecodeError as error:
+            raise MalformedAnswer(str(error)) from error

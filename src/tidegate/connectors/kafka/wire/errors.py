@@ -1,0 +1,74 @@
+"""What brokers answer when they do not do what was asked."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class Code(IntEnum):
+    """Error codes of the protocol that mean something here."""
+
+    NONE = 0
+    NOT_LEADER = 6
+    REQUEST_TIMED_OUT = 7
+    COORDINATOR_LOADING = 14
+    COORDINATOR_NOT_AVAILABLE = 15
+    NOT_COORDINATOR = 16
+    UNSUPPORTED_SASL_MECHANISM = 33
+    ILLEGAL_SASL_STATE = 34
+    UNSUPPORTED_VERSION = 35
+    INVALID_PRODUCER_EPOCH = 47
+    INVALID_TXN_STATE = 48
+    INVALID_PRODUCER_ID_MAPPING = 49
+    INVALID_TRANSACTION_TIMEOUT = 50
+    CONCURRENT_TRANSACTIONS = 51
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53
+    SASL_AUTHENTICATION_FAILED = 58
+    CLUSTER_AUTHORIZATION_FAILED = 31
+    UNKNOWN_PRODUCER_ID = 59
+    PRODUCER_FENCED = 90
+    TRANSACTIONAL_ID_NOT_FOUND = 105
+    TRANSACTION_ABORTABLE = 120
+
+
+RETRIABLE = frozenset(
+    {
+        Code.NOT_LEADER,
+        Code.REQUEST_TIMED_OUT,
+        Code.COORDINATOR_LOADING,
+        Code.COORDINATOR_NOT_AVAILABLE,
+        Code.NOT_COORDINATOR,
+        Code.CONCURRENT_TRANSACTIONS,
+    }
+)
+"""Asking again, after looking for the coordinator again, may help."""
+
+ENDED_OTHERWISE = frozenset(
+    {
+        Code.INVALID_PRODUCER_EPOCH,
+        Code.INVALID_TXN_STATE,
+        Code.INVALID_PRODUCER_ID_MAPPING,
+        Code.UNKNOWN_PRODUCER_ID,
+        Code.PRODUCER_FENCED,
+        Code.TRANSACTIONAL_ID_NOT_FOUND,
+        Code.TRANSACTION_ABORTABLE,
+    }
+)
+"""Answers to an EndTxn whose transaction is not there any more, under the handle that was given."""
+
+UNAUTHORIZED = frozenset({Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, Code.CLUSTER_AUTHORIZATION_FAILED})
+
+
+class Refused(Exception):
+    """A broker answered with an error code."""
+
+    def __init__(self, code: int, about: str) -> None:
+        super().__init__(f"{name_of(code)} for {about}")
+        self.code = code
+
+
+def name_of(code: int) -> str:
+    try:
+        return Code(code).name
+    except ValueError:
+        return f"error code {code}"

@@ -1,0 +1,255 @@
+"""What the sink asks a cluster about transactions of processes that may be dead. Asks again, within a time limit, whatever
+may pass: a broker that is down, a coordinator that moves, a transaction that is just being ended."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from tidegate.connectors.kafka.wire.codec import MalformedAnswer
+from tidegate.connectors.kafka.wire.connection import Connection
+from tidegate.connectors.kafka.wire.errors import RETRIABLE, UNAUTHORIZED, Code, Refused, name_of
+from tidegate.connectors.kafka.wire.requests import (
+    USED,
+    Address,
+    Described,
+    Request,
+    api_versions,
+    brokers,
+    describe_transaction,
+    end_transaction,
+    find_coordinator,
+    init_producer_id,
+    list_transactions,
+)
+from tidegate.connectors.kafka.wire.security import Security
+from tidegate.model.errors import InvalidQuery, Unavailable
+
+Answer = TypeVar("Answer")
+Result = TypeVar("Result")
+
+REQUEST_SECONDS_MAX = 10.0
+PATIENCE_SECONDS = 30.0
+PAUSE_SECONDS_FIRST, PAUSE_SECONDS_MAX = 0.02, 1.0
+OPEN_STATES = ("Ongoing",)
+"""A transaction with records that nobody has ended or is ending."""
+
+
+@dataclass(frozen=True, slots=True)
+class Handle:
+    """Names one transaction, and no other, for as long as the id is not initialised again."""
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+
+
+class Transactions:
+    """Connections are kept; any number may exist at once. Not for several threads at a time."""
+
+    def __init__(
+        self, options: Mapping[str, str], patience_s: float = PATIENCE_SECONDS, stop: threading.Event | None = None
+    ) -> None:
+        """``options`` as librdkafka gets them. ``stop``: set by another thread, it ends all patience."""
+        self._stop = stop or threading.Event()
+        self._security = Security.of(options)
+        self._bootstrap = addresses(options["bootstrap.servers"])
+        self._patience_s = patience_s
+        self._open: dict[Address, Connection] = {}
+        self._coordinators: dict[str, Address] = {}
+
+    def check_versions(self) -> None:
+        """Raises InvalidQuery when the brokers are too old to say what becomes of a transaction."""
+        spoken = self._patiently("the versions it speaks", lambda: self._any(api_versions()))
+        for name, key, version in USED:
+            lowest, highest = spoken.get(key, (0, -1))
+            if not lowest <= version <= highest:
+                raise InvalidQuery(
+                    f"the Kafka brokers do not know {name} version {version}",
+                    hint="exactly-once output needs Kafka 3.0 or later; at-least-once works with older ones",
+                )
+
+    def end_all(self, handles: Sequence[Handle], *, commit: bool) -> dict[Handle, int]:
+        """Ends them; returns the error codes of those that are not (or were not already) ended that way."""
+        refused: dict[Handle, int] = {}
+        left = list(handles)
+
+        def once() -> None:
+            nonlocal left
+            again: list[Handle] = []
+            last = 0
+            for address, group in self._by_coordinator(left):
+                asked = [end_transaction(h.transactional_id, h.producer_id, h.epoch, commit=commit) for h in group]
+                for handle, error in zip(group, self._ask_all(address, asked), strict=True):
+                    if error in RETRIABLE:
+                        last = error
+                        again.append(handle)
+                        self._coordinators.pop(handle.transactional_id, None)
+                    elif error:
+                        refused[handle] = error
+            left = again
+            if left:
+                raise Refused(last, f"the end of {left[0].transactional_id}")
+
+        if left:
+            self._patiently("the end of a transaction", once)
+        return refused
+
+    def describe(self, transactional_id: str) -> Described:
+        def once() -> Described:
+            answer = self._ask(self._coordinator(transactional_id), describe_transaction(transactional_id))
+            return self._checked(answer, answer.error, transactional_id)
+
+        return self._patiently("the state of a transaction", once)
+
+    def initialise(self, transactional_id: str, timeout_ms: int) -> Handle:
+        """Aborts what the id has open, and fences whoever holds it."""
+
+        def once() -> Handle:
+            asked = init_producer_id(transactional_id, timeout_ms)
+            answer = self._ask(self._coordinator(transactional_id), asked)
+            self._checked(answer, answer.error, transactional_id)
+            return Handle(transactional_id, answer.producer_id, answer.epoch)
+
+        return self._patiently("a producer id", once)
+
+    def open_ids(self, prefix: str) -> tuple[str, ...]:
+        """Transactional ids that begin so and have a transaction open, on all brokers."""
+
+        def once() -> tuple[str, ...]:
+            found: set[str] = set()
+            for address in self._any(brokers()):
+                listing = self._ask(address, list_transactions(OPEN_STATES))
+                if listing.error:
+                    raise Refused(listing.error, "the list of transactions")
+                found.update(one.transactional_id for one in listing.transactions)
+            return tuple(sorted(one for one in found if one.startswith(prefix)))
+
+        return self._patiently("the list of transactions", once)
+
+    def close(self) -> None:
+        for connection in self._open.values():
+            connection.close()
+        self._open = {}
+
+    def _patiently(self, what: str, once: Callable[[], Result]) -> Result:
+        until = time.monotonic() + self._patience_s
+        pause_s = PAUSE_SECONDS_FIRST
+        while True:
+            try:
+                return once()
+            except Refused as error:
+                if error.code in UNAUTHORIZED:
+                    raise InvalidQuery(
+                        f"the Kafka cluster does not allow it: {error}",
+                        hint="the user needs the rights Write and Describe on the transactional ids of the query",
+                    ) from error
+                if error.code not in RETRIABLE:
+                    raise
+                trouble: Exception = error
+            except MalformedAnswer as error:
+                self.close()
+                raise Unavailable(
+                    f"what answers at {self._names()} does not speak Kafka's protocol: {error}",
+                    hint="see kafka.bootstrap.servers and kafka.security.protocol",
+                ) from error
+            except OSError as error:
+                trouble = error
+            if time.monotonic() + pause_s > until or self._stop.wait(pause_s):
+                raise Unavailable(
+                    f"the Kafka cluster at {self._names()} does not answer ({what}): {trouble}",
+                    hint="is it up and to be reached from here? See kafka.bootstrap.servers and kafka.security.protocol",
+                ) from trouble
+            pause_s = min(2 * pause_s, PAUSE_SECONDS_MAX)
+
+    def _by_coordinator(self, handles: Iterable[Handle]) -> list[tuple[Address, list[Handle]]]:
+        groups: dict[Address, list[Handle]] = {}
+        for handle in handles:
+            groups.setdefault(self._coordinator(handle.transactional_id), []).append(handle)
+        return list(groups.items())
+
+    def _coordinator(self, transactional_id: str) -> Address:
+        known = self._coordinators.get(transactional_id)
+        if known is not None:
+            return known
+        answer = self._any(find_coordinator(transactional_id))
+        self._checked(answer, answer.error, transactional_id)
+        self._coordinators[transactional_id] = answer.address
+        return answer.address
+
+    def _checked(self, answer: Answer, error: int, transactional_id: str) -> Answer:
+        if error:
+            if error in RETRIABLE:
+                self._coordinators.pop(transactional_id, None)
+            raise Refused(error, transactional_id)
+        return answer
+
+    def _any(self, request: Request[Answer]) -> Answer:
+        """Of the first broker that answers."""
+        trouble: OSError | None = None
+        for address in self._bootstrap:
+            try:
+                return self._ask(address, request)
+            except OSError as error:
+                trouble = error
+        raise trouble or ConnectionError("kafka.bootstrap.servers is empty")
+
+    def _ask(self, address: Address, request: Request[Answer]) -> Answer:
+        return self._ask_all(address, (request,))[0]
+
+    def _ask_all(self, address: Address, requests: Sequence[Request[Answer]]) -> list[Answer]:
+        connection = self._open.get(address)
+        if connection is not None:
+            try:
+                return connection.ask_all(requests)
+            except OSError:
+                # It was idle for long and the broker closed it: each request may be asked twice, so a new one is tried at once.
+                self._drop(address)
+        connection = self._open[address] = Connection(
+            address, self._security, min(REQUEST_SECONDS_MAX, self._patience_s)
+        )
+        try:
+            return connection.ask_all(requests)
+        except OSError:
+            self._drop(address)
+            raise
+
+    def _drop(self, address: Address) -> None:
+        """What this broker coordinated may be elsewhere by now."""
+        self._open.pop(address).close()
+        self._coordinators = {one: at for one, at in self._coordinators.items() if at != address}
+
+    def _names(self) -> str:
+        return ",".join(map(str, self._bootstrap))
+
+
+def addresses(bootstrap: str) -> tuple[Address, ...]:
+    """``host:port,host:port``; a port left out is 9092."""
+    found: list[Address] = []
+    for part in (text.strip().rsplit("://", 1)[-1] for text in bootstrap.split(",") if text.strip()):
+        host, colon, port = part.rpartition(":")
+        if not colon:
+            host, port = part, "9092"
+        if not host or not port.isdigit():
+            raise InvalidQuery(
+                f"option 'kafka.bootstrap.servers' holds {part!r}", hint="it names brokers as host:port,host:port"
+            )
+        found.append(Address(host.strip("[]"), int(port)))
+    return tuple(found)
+
+
+def words(code: int) -> str:
+    """An error code for people, with what it means for a transaction that was to be committed."""
+    match code:
+        case Code.PRODUCER_FENCED | Code.INVALID_PRODUCER_EPOCH:
+            meaning = "it was aborted: its time ran out, or somebody initialised its id again"
+        case Code.INVALID_TXN_STATE:
+            meaning = "it was aborted or never had a record"
+        case Code.INVALID_PRODUCER_ID_MAPPING | Code.TRANSACTIONAL_ID_NOT_FOUND:
+            meaning = "the cluster has forgotten it"
+        case _:
+            return name_of(code)
+    return f"{name_of(code)}: {meaning}"

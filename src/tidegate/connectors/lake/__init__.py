@@ -1,0 +1,1 @@
+"""What table formats share: data files that lie in the table before the table knows them."""

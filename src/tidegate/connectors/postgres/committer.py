@@ -1,0 +1,100 @@
+"""Driver side: makes prepared rows visible, each once, however often and by however many it is asked."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from itertools import groupby
+
+import psycopg
+from psycopg import sql
+
+from tidegate.connectors.postgres.config import parse_sink
+from tidegate.connectors.postgres.merging import merge
+from tidegate.connectors.postgres.names import PreparedTransaction, StagedRows, decode
+from tidegate.connectors.postgres.session import Connection, connected_errors, session
+from tidegate.connectors.postgres.sweeping import sweep_database
+from tidegate.connectors.postgres.target import ensure
+from tidegate.model.errors import CorruptSnapshot, Unavailable
+from tidegate.model.ids import Attempt
+from tidegate.model.snapshot import Committable
+from tidegate.plan.relational import Sink
+
+BUSY_SECONDS_MAX = 10.0
+
+
+class PostgresCommitter:
+    """Opens a session per errand: nothing is held between checkpoints."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._config = parse_sink(sink, warn=True)
+        self._name = f"tidegate {self._config.names.digest} driver"
+        with session(self._config, self._name) as connection:
+            ensure(connection, self._config)
+
+    def commit(self, committables: tuple[Committable, ...]) -> None:
+        """Checkpoint by checkpoint. Raises CorruptSnapshot, naming the checkpoint, for rows that are neither prepared nor committed."""
+        if not committables:
+            return
+        ordered = sorted(committables, key=lambda c: (c.checkpoint, c.subtask, c.number))
+        with session(self._config, self._name) as connection:
+            for checkpoint, group in groupby(ordered, key=lambda c: c.checkpoint):
+                with connected_errors(self._config, f"commit checkpoint {checkpoint} to {self._config.table} at"):
+                    self._commit(connection, list(group))
+
+    def sweep(self, older_than: Attempt, keep: tuple[Committable, ...]) -> None:
+        with session(self._config, self._name) as connection, connected_errors(self._config, "clean up at"):
+            sweep_database(connection, self._config, older_than, [(one, decode(one.payload)) for one in keep])
+
+    def _commit(self, connection: Connection, committables: Iterable[Committable]) -> None:
+        staged: list[tuple[Committable, StagedRows]] = []
+        for one in committables:
+            match decode(one.payload):
+                case PreparedTransaction() as transaction:
+                    self._commit_prepared(connection, one, transaction)
+                case StagedRows() as rows:
+                    staged.append((one, rows))
+        if staged:
+            merge(connection, self._config.names, staged)
+
+    def _commit_prepared(self, connection: Connection, one: Committable, transaction: PreparedTransaction) -> None:
+        """COMMIT PREPARED works once. Whoever comes later finds no such transaction: the ledger, written by the transaction itself,
+        tells "committed before" from "lost"."""
+        give_up = time.monotonic() + BUSY_SECONDS_MAX
+        while True:
+            try:
+                connection.execute(sql.SQL("COMMIT PREPARED {}").format(sql.Literal(transaction.gid)))
+                return
+            except psycopg.errors.UndefinedObject:
+                if self._in_ledger(connection, one, transaction):
+                    return
+                raise self._lost(one, transaction) from None
+            except psycopg.errors.ObjectInUse:
+                # Somebody else commits it right now.
+                if time.monotonic() > give_up:
+                    raise Unavailable(
+                        f"transaction {transaction.gid!r} of checkpoint {one.checkpoint} is busy in another session",
+                        hint="somebody else is committing it; it is tried again",
+                    ) from None
+                time.sleep(0.01)
+
+    def _in_ledger(self, connection: Connection, one: Committable, transaction: PreparedTransaction) -> bool:
+        names = self._config.names
+        found = connection.execute(
+            sql.SQL(
+                "SELECT 1 FROM {} WHERE (pipeline, sink, checkpoint, attempt, subtask) = (%s, %s, %s, %s, %s)"
+            ).format(transaction.ledger.sql),
+            (names.pipeline, names.sink, one.checkpoint, transaction.attempt, one.subtask),
+        )
+        return found.fetchone() is not None
+
+    def _lost(self, one: Committable, transaction: PreparedTransaction) -> CorruptSnapshot:
+        names = self._config.names
+        row = (names.pipeline, names.sink, one.checkpoint, transaction.attempt, one.subtask, transaction.rows)
+        values = ", ".join(f"'{value}'" if isinstance(value, str) else str(value) for value in row)
+        return CorruptSnapshot(
+            f"output of checkpoint {one.checkpoint} is lost: the {transaction.rows} rows that subtask {one.subtask} of attempt "
+            f"{transaction.attempt} prepared for {self._config.table} as {transaction.gid!r} are neither prepared nor committed",
+            hint="somebody rolled the transaction back, or the database is a copy from before. Bring it back; or accept the loss: "
+            f"INSERT INTO {transaction.ledger} (pipeline, sink, checkpoint, attempt, subtask, rows) VALUES ({values})",
+        )

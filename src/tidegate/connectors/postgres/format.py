@@ -1,0 +1,17 @@
+"""The format ``postgres`` as the registry sees it."""
+
+from __future__ import annotations
+
+from tidegate.connectors.postgres.committer import PostgresCommitter
+from tidegate.connectors.postgres.config import parse_sink
+from tidegate.connectors.postgres.writer import PostgresSink
+from tidegate.plan.relational import Sink
+
+
+def sink(node: Sink) -> PostgresSink:
+    parse_sink(node)
+    return PostgresSink()
+
+
+def committer(node: Sink) -> PostgresCommitter:
+    return PostgresCommitter(node)

@@ -1,0 +1,151 @@
+"""A user's streaming data source as a sink: ``write`` per subtask and checkpoint in the slots, ``commit`` and ``abort`` on the driver."""
+
+from __future__ import annotations
+
+import logging
+from itertools import groupby
+
+import msgspec
+import polars as pl
+
+from tidegate.checkpoint.layout import ManifestRef
+from tidegate.checkpoint.ports import BlobStore
+from tidegate.connectors.batches import Batches
+from tidegate.connectors.python_sink.feed import Feed
+from tidegate.connectors.python_sink.writers import UserSink
+from tidegate.model.errors import Bug, CorruptSnapshot, InvalidQuery
+from tidegate.model.ids import Attempt, CheckpointId, OperatorId, SlotIndex
+from tidegate.model.snapshot import Committable
+from tidegate.plan.relational import Sink
+
+log = logging.getLogger("tidegate.connectors")
+
+ABANDON_TIMEOUT_S = 5.0
+
+
+class MessageToCommit(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="python-sink/1"):
+    """What ``write`` of one subtask returned for one checkpoint. ``message`` is the user's own object, pickled by PySpark: it is
+    unpickled by nobody but his ``commit`` or ``abort``. ``key``: a copy of it beside the checkpoints, from which ``abort`` learns
+    of it when no checkpoint names it."""
+
+    attempt: Attempt
+    key: str
+    message: bytes
+
+
+def decode(payload: bytes) -> MessageToCommit:
+    try:
+        return msgspec.msgpack.decode(payload, type=MessageToCommit)
+    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        raise CorruptSnapshot(f"a committable of a Python data source cannot be decoded: {error}") from error
+
+
+class PythonSink:
+    """Slot side. Exactly once if ``commit`` twice with the same batch id is the same as once."""
+
+    guarantee = "idempotent"
+
+    def __init__(self) -> None:
+        self._store: BlobStore | None = None
+
+    def use(self, store: BlobStore) -> None:
+        self._store = store
+
+    def writer(self, sink: Sink, attempt: Attempt, subtask: SlotIndex) -> PythonSinkWriter:
+        return PythonSinkWriter(UserSink.of(sink), Batches(self._store, sink.id), attempt, subtask)
+
+
+class PythonSinkWriter:
+    """Nothing written between two barriers: ``write`` is not called. In output mode complete it is: no rows are a result, too."""
+
+    def __init__(self, user: UserSink, batches: Batches, attempt: Attempt, subtask: SlotIndex) -> None:
+        self._user = user
+        self._batches = batches
+        self._attempt = attempt
+        self._subtask = subtask
+        self._feed: Feed | None = None
+
+    def write(self, rows: pl.DataFrame) -> None:
+        self._begun().put(rows)
+
+    def prepare(self, checkpoint: CheckpointId) -> tuple[bytes, ...]:
+        if self._feed is None and not self._user.overwrite:
+            return ()
+        feed, self._feed = self._begun(), None
+        message = feed.finish()
+        assert isinstance(message, bytes)
+        key = self._batches.put(self._attempt, self._subtask, checkpoint, message)
+        return (msgspec.msgpack.encode(MessageToCommit(attempt=self._attempt, key=key, message=message)),)
+
+    def close(self) -> None:
+        feed, self._feed = self._feed, None
+        if feed is not None and not feed.abandon(ABANDON_TIMEOUT_S):
+            log.warning("write() of data source %s did not end within %s s", self._user.name, ABANDON_TIMEOUT_S)
+
+    def _begun(self) -> Feed:
+        if self._feed is None:
+            self._feed = Feed(self._user.write, f"tidegate-write-{self._user.name}-{self._subtask}")
+        return self._feed
+
+
+class PythonSinkCommitter:
+    """Driver side. ``commit(messages, batch_id)`` once per checkpoint, in their order; repeated until it has returned."""
+
+    def __init__(self, sink: Sink) -> None:
+        check_sink(sink)
+        self._user = UserSink.of(sink)
+        self._user.writer()
+        self._sink: OperatorId = sink.id
+        self._batches: Batches | None = None
+
+    def use(self, store: BlobStore) -> None:
+        self._batches = Batches(store, self._sink)
+
+    def commit(self, committables: tuple[Committable, ...]) -> None:
+        ordered = sorted(committables, key=lambda c: (c.checkpoint, c.subtask, c.number))
+        for checkpoint, group in groupby(ordered, key=lambda c: c.checkpoint):
+            self._commit(checkpoint, [decode(one.payload) for one in group])
+
+    def sweep(self, older_than: Attempt, keep: tuple[Committable, ...]) -> None:
+        """``abort`` for what older attempts wrote and no checkpoint holds, one call per attempt and checkpoint."""
+        kept = {decode(one.payload).key for one in keep}
+        waiting = [one for one in self._known.older_than(older_than) if one.key not in kept]
+        waiting.sort(key=lambda one: (one.attempt, one.number, one.subtask))
+        for (attempt, checkpoint), group in groupby(waiting, key=lambda one: (one.attempt, one.number)):
+            keys = [one.key for one in group]
+            ref = ManifestRef(CheckpointId(checkpoint), attempt)
+            if not self._known.is_done(ref):
+                self._abort(ref, keys)
+            self._known.delete(keys)
+
+    def _commit(self, checkpoint: CheckpointId, written: list[MessageToCommit]) -> None:
+        ref = ManifestRef(checkpoint, written[0].attempt)
+        if not self._known.is_done(ref):
+            messages = [self._user.message(one.message) for one in written]
+            try:
+                self._user.writer().commit(list(messages), int(checkpoint))
+            except Exception as error:
+                raise self._user.failed(error, f"in commit() of batch {checkpoint}") from error
+            self._known.mark_done(ref)
+        # Part of the commit: what is left here and not known to be done would be aborted one day.
+        self._known.delete(one.key for one in written)
+
+    def _abort(self, ref: ManifestRef, keys: list[str]) -> None:
+        messages = [self._user.message(self._known.read(key)) for key in keys]
+        try:
+            self._user.writer().abort(list(messages), int(ref.checkpoint))
+        except Exception as error:
+            raise self._user.failed(error, f"in abort() of batch {ref.checkpoint}") from error
+
+    @property
+    def _known(self) -> Batches:
+        if self._batches is None:
+            raise Bug(f"the committer of {self._sink} was not told where the checkpoints are")
+        return self._batches
+
+
+def check_sink(sink: Sink) -> None:
+    if sink.partition_by:
+        raise InvalidQuery(
+            f"partitionBy has no meaning for the data source {sink.format}", hint="leave it out: Spark ignores it, too"
+        )

@@ -1,0 +1,276 @@
+"""The real sinks: how a target is made for each, and how a reader sees what is in it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeAlias
+from urllib.parse import unquote, urlsplit
+
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+from pyiceberg.catalog import load_catalog
+from pyiceberg.table import Table
+from tests.integration.sink_steps.cases import Target, Wrong
+from tests.integration.sink_steps.pipeline import RealSinks, SinkFormats, sink_node
+from tests.integration.sink_steps.users_code import Batches, Numbers
+from tests.servers import kafka, postgres
+
+from tidegate.connectors.kafka.wire.transactions import Transactions
+from tidegate.connectors.python_source.payload import pack
+from tidegate.connectors.spark_types import spark_schema
+from tidegate.plan.relational import Sink
+
+REAL = RealSinks()
+MakeTarget: TypeAlias = Callable[[Path], Target]
+"""A new, empty target; the folder is its own."""
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """A column of the table. ``open`` starts what all cases share, a server for instance, given a folder to keep it in."""
+
+    title: str
+    open: Callable[[Path], AbstractContextManager[MakeTarget]]
+    modules: tuple[str, ...] = ()
+    """What the connector imports: loaded once, before processes are forked."""
+
+
+# --- files ----------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Parquet:
+    folder: Path
+    formats: SinkFormats = REAL
+
+    def sink(self) -> Sink:
+        return sink_node("parquet", {"path": str(self.folder)})
+
+    def visible(self) -> list[int]:
+        """As Spark sees it, which goes by the log, and as everybody else does, who goes by the names. Between commits they agree."""
+        by_name = sorted(str(path) for path in self.folder.glob("part-*"))
+        by_log = sorted(self._logged())
+        if by_name != by_log:
+            raise Wrong(f"Spark reads {by_log}, others {by_name}")
+        return [row for path in by_name for row in pq.read_table(path, columns=["id"])["id"].to_pylist()]
+
+    def leftovers(self) -> list[str]:
+        return [str(path) for path in (self.folder / "_tidegate" / "staged").rglob("*") if path.is_file()]
+
+    def _logged(self) -> set[str]:
+        names = [path.name for path in (self.folder / "_spark_metadata").glob("[0-9]*")]
+        compact = max((int(name.removesuffix(".compact")) for name in names if name.endswith(".compact")), default=-1)
+        counted = [name for name in names if name == f"{compact}.compact" or (name.isdigit() and int(name) > compact)]
+        lines = [
+            line for name in counted for line in (self.folder / "_spark_metadata" / name).read_text().splitlines()[1:]
+        ]
+        return {unquote(urlsplit(json.loads(line)["path"]).path) for line in lines}
+
+
+@contextmanager
+def files(_: Path) -> Iterator[MakeTarget]:
+    yield Parquet
+
+
+# --- code of the user -----------------------------------------------------------------------------------------------------
+
+
+def waiting(checkpoints: Path) -> list[str]:
+    """Objects beside the checkpoints that wait for code of the user."""
+    return [str(path) for path in (checkpoints / "batches").glob("*/waiting/*")]
+
+
+@dataclass(frozen=True)
+class PythonSink:
+    """A ``DataSourceStreamWriter`` whose commit is a rename."""
+
+    folder: Path
+    formats: SinkFormats = REAL
+
+    def sink(self) -> Sink:
+        options = {"folder": str(self.folder)}
+        node = sink_node("numbers", options)
+        return replace(node, payload=pack(Numbers, options, spark_schema(node.schema)))
+
+    def visible(self) -> list[int]:
+        return [int(line) for path in self.folder.glob("visible/*") for line in path.read_text().split()]
+
+    def leftovers(self) -> list[str]:
+        return waiting(self.folder.parent / "checkpoints")
+
+
+@contextmanager
+def python_sink(_: Path) -> Iterator[MakeTarget]:
+    yield PythonSink
+
+
+@dataclass(frozen=True)
+class ForeachBatch:
+    """A function that puts a batch in the place of what it has put there under the same id."""
+
+    folder: Path
+
+    @property
+    def formats(self) -> SinkFormats:
+        return Batches(self.folder)
+
+    def sink(self) -> Sink:
+        return sink_node("foreachbatch", {})
+
+    def visible(self) -> list[int]:
+        return [int(line) for path in self.folder.glob("batch-*") for line in path.read_text().split()]
+
+    def leftovers(self) -> list[str]:
+        return waiting(self.folder.parent / "checkpoints")
+
+
+@contextmanager
+def foreach_batch(_: Path) -> Iterator[MakeTarget]:
+    yield ForeachBatch
+
+
+# --- tables of files ------------------------------------------------------------------------------------------------------
+
+
+def unclaimed(root: Path, known: set[str]) -> list[str]:
+    """Data files that no version of the table names, and notes about files under way."""
+    data = {str(path) for path in root.rglob("*.parquet")} - known
+    return sorted(data) + [str(path) for path in (root / "_tidegate").rglob("*") if path.is_file()]
+
+
+@dataclass(frozen=True)
+class Delta:
+    folder: Path
+    formats: SinkFormats = REAL
+
+    def sink(self) -> Sink:
+        return sink_node("delta", {"path": str(self.folder)})
+
+    def visible(self) -> list[int]:
+        return DeltaTable(str(self.folder)).to_pyarrow_table(columns=["id"])["id"].to_pylist()
+
+    def leftovers(self) -> list[str]:
+        return unclaimed(self.folder, {unquote(urlsplit(uri).path) for uri in DeltaTable(str(self.folder)).file_uris()})
+
+
+@contextmanager
+def delta(_: Path) -> Iterator[MakeTarget]:
+    yield Delta
+
+
+@dataclass(frozen=True)
+class Iceberg:
+    folder: Path
+    formats: SinkFormats = REAL
+
+    def sink(self) -> Sink:
+        return sink_node(
+            "iceberg", {"path": "db.t"} | {f"catalog.{name}": value for name, value in self._catalog.items()}
+        )
+
+    def visible(self) -> list[int]:
+        return self._table().scan(selected_fields=("id",)).to_arrow()["id"].to_pylist()
+
+    def leftovers(self) -> list[str]:
+        locations = self._table().inspect.all_data_files()["file_path"].to_pylist()
+        return unclaimed(self.folder / "warehouse", {urlsplit(location).path for location in locations})
+
+    @property
+    def _catalog(self) -> dict[str, str]:
+        return {
+            "type": "sql",
+            "uri": f"sqlite:///{self.folder}/catalog.db",
+            "warehouse": f"file://{self.folder}/warehouse",
+        }
+
+    def _table(self) -> Table:
+        return load_catalog("default", **self._catalog).load_table("db.t")
+
+
+@contextmanager
+def iceberg(_: Path) -> Iterator[MakeTarget]:
+    yield Iceberg
+
+
+# --- servers --------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Postgres:
+    """Each case has a database of its own."""
+
+    server: postgres.Server
+    url: str
+    options: dict[str, str]
+    formats: SinkFormats = REAL
+
+    def sink(self) -> Sink:
+        return sink_node("postgres", {"url": self.url, "dbtable": "rows", **self.options})
+
+    def visible(self) -> list[int]:
+        return [row[0] for row in self.server.query(self.url, "SELECT id FROM rows")]
+
+    def leftovers(self) -> list[str]:
+        prepared = "SELECT gid FROM pg_prepared_xacts WHERE database = current_database()"
+        staged = "SELECT tablename FROM pg_tables WHERE tablename LIKE 'tidegate_staged_%'"
+        tables = [row[0] for row in self.server.query(self.url, staged)]
+        waiting = [
+            f"{table}: {self.server.query(self.url, f'SELECT count(*) FROM {table}')[0][0]} rows" for table in tables
+        ]
+        return [row[0] for row in self.server.query(self.url, prepared)] + [
+            one for one in waiting if not one.endswith(": 0 rows")
+        ]
+
+
+@contextmanager
+def postgres_server(options: dict[str, str]) -> Iterator[MakeTarget]:
+    with postgres.postgres_server() as server:
+        yield lambda _: Postgres(server, server.database(), options)
+
+
+@dataclass(frozen=True)
+class Kafka:
+    """Each case has a topic of its own."""
+
+    broker: kafka.Broker
+    topic: str
+    formats: SinkFormats = REAL
+
+    def sink(self) -> Sink:
+        options = {"kafka.bootstrap.servers": self.broker.bootstrap, "topic": self.topic}
+        return sink_node("kafka", options, columns=("value",))
+
+    def visible(self) -> list[int]:
+        """As a ``read_committed`` consumer sees it."""
+        messages = self.broker.read(self.topic, 0)
+        return [int(message.value() or b"") for message in messages]
+
+    def leftovers(self) -> list[str]:
+        """Records that nobody can read are part of aborted transactions; behind one that is open nobody could read on."""
+        with closing(Transactions({"bootstrap.servers": self.broker.bootstrap})) as transactions:
+            return list(transactions.open_ids("tidegate/"))
+
+
+@contextmanager
+def kafka_broker(folder: Path) -> Iterator[MakeTarget]:
+    with kafka.kafka_broker(folder / "kafka", session_ms=30_000) as broker:
+        yield lambda _: Kafka(broker, broker.topic(partitions=2))
+
+
+FILE_MODULES = ("tidegate.connectors.files.format",)
+ADAPTERS = {
+    "parquet": Adapter("Parquet", files, FILE_MODULES),
+    "delta": Adapter("Delta", delta, ("tidegate.connectors.delta.format",)),
+    "iceberg": Adapter("Iceberg", iceberg, ("tidegate.connectors.iceberg.format", "pyiceberg.catalog.sql")),
+    "postgres": Adapter("PostgreSQL", lambda _: postgres_server({}), ("tidegate.connectors.postgres.format",)),
+    "postgres-upsert": Adapter(
+        "PostgreSQL, upsert", lambda _: postgres_server({"keys": "id"}), ("tidegate.connectors.postgres.format",)
+    ),
+    "kafka": Adapter("Kafka", kafka_broker, ("tidegate.connectors.kafka.format",)),
+    "foreachBatch": Adapter("`foreachBatch`", foreach_batch, ("tidegate.connectors.foreach_batch.format",)),
+    "python": Adapter("Python data source", python_sink, ("tidegate.connectors.python_sink.format",)),
+}

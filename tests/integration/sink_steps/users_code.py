@@ -1,0 +1,99 @@
+"""What a user brings to sinks that call his code: a data source that can be written to, and a function for ``foreachBatch``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import uuid4
+
+from pyspark.sql.datasource import DataSource, DataSourceStreamWriter, WriterCommitMessage
+from pyspark.sql.types import Row, StructType
+
+from tidegate.checkpoint.ports import BlobStore
+from tidegate.connectors.foreach_batch.parts import BatchPart, decode_rows
+from tidegate.connectors.foreach_batch.sink import ForeachBatchCommitter
+from tidegate.connectors.registry import RealConnectors
+from tidegate.model.ids import CheckpointId
+from tidegate.operators.ports import SinkCommitter, SinkConnector
+from tidegate.plan.relational import Sink
+
+
+@dataclass
+class Staged(WriterCommitMessage):
+    name: str
+
+
+class Numbers(DataSource):
+    """Lines in files: staged by ``write``, visible after ``commit``."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "numbers"
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        return NumbersWriter(Path(self.options["folder"]))
+
+
+class NumbersWriter(DataSourceStreamWriter):
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def write(self, iterator: Iterator[Row]) -> Staged:
+        name = uuid4().hex
+        staged = self._folder / "staged"
+        staged.mkdir(exist_ok=True)
+        (staged / name).write_text("".join(f"{row.id}\n" for row in iterator))
+        return Staged(name)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Safe to repeat: whoever comes second finds the file in its place."""
+        visible = self._folder / "visible"
+        visible.mkdir(exist_ok=True)
+        for message in messages:
+            assert isinstance(message, Staged)
+            try:
+                (self._folder / "staged" / message.name).rename(visible / message.name)
+            except FileNotFoundError:
+                if not (visible / message.name).exists():
+                    raise
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        for message in messages:
+            assert isinstance(message, Staged)
+            (self._folder / "staged" / message.name).unlink(missing_ok=True)
+
+
+@dataclass(frozen=True)
+class Batches:
+    """``foreachBatch`` with a function that is safe to repeat. A batch that comes again must hold the same rows."""
+
+    folder: Path
+
+    def sink(self, sink: Sink, store: BlobStore) -> SinkConnector:
+        return RealConnectors(store).sink(sink)
+
+    def committer(self, sink: Sink, store: BlobStore) -> SinkCommitter:
+        committer = RealConnectors(store).committer(sink)
+        assert isinstance(committer, ForeachBatchCommitter)
+
+        def call(checkpoint: CheckpointId, parts: tuple[BatchPart, ...]) -> None:
+            frames = [decode_rows(part, part.data if part.data is not None else _read(store, part)) for part in parts]
+            self._put(checkpoint, [row for frame in frames for row in frame["id"].to_list()])
+
+        committer.call_with(call)
+        return committer
+
+    def _put(self, checkpoint: CheckpointId, rows: list[int]) -> None:
+        batch, new = self.folder / f"batch-{checkpoint}", self.folder / f"new-{os.getpid()}"
+        text = "".join(f"{row}\n" for row in rows)
+        assert not batch.exists() or batch.read_text() == text, f"batch {checkpoint} came again with other rows"
+        new.write_text(text)
+        new.replace(batch)
+
+
+def _read(store: BlobStore, part: BatchPart) -> bytes:
+    data = store.read(part.key)
+    assert data is not None
+    return data

@@ -1,0 +1,289 @@
+"""Apache Kafka itself (KRaft, one node) on 127.0.0.1, from Maven's jars.
+
+::
+
+    with kafka_broker(tmp_path) as broker:
+        topic = broker.topic(partitions=2)
+        ...  # bootstrap.servers = broker.bootstrap
+        broker.kill()
+        broker.start()
+        broker.read(topic, 1_000)
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import itertools
+import os
+import signal
+import subprocess
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic  # pyright: ignore[reportPrivateImportUsage]
+from tests.servers.certificates import self_signed
+from tests.servers.jars import jars
+from tests.servers.processes import accepts, die_with_parent, free_ports
+
+USER, PASSWORD = "alice", "alice's secret"
+"""Known on the SASL listener, by PLAIN and by SCRAM-SHA-256 and -512."""
+
+QUIET = {"log_level": 0}
+"""A client that does not write about a dead broker to stderr."""
+
+UP_SECONDS_MAX = 150.0
+_POM = Path(__file__).with_name("kafka-pom.xml")
+_LOG4J = """<Configuration status="WARN"><Appenders><Console name="C"><PatternLayout pattern="%d %p %c{1} %m%n"/></Console></Appenders>
+<Loggers><Root level="WARN"><AppenderRef ref="C"/></Root></Loggers></Configuration>"""
+
+
+class Broker:
+    """One node, broker and controller in one. Keeps its ports and its data over ``kill`` and ``start``."""
+
+    def __init__(self, directory: Path, properties: Mapping[str, str | int], heap: str) -> None:
+        self.directory = directory
+        self.log = directory / "broker.log"
+        self._heap = heap
+        self._libs = jars("kafka-4.3.1", _POM)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._names = itertools.count()
+        plain, sasl, tls, controller = free_ports(4)
+        self.bootstrap = f"127.0.0.1:{plain}"
+        self.sasl_bootstrap = f"127.0.0.1:{sasl}"
+        """Security protocol SASL_PLAINTEXT."""
+        self.tls_bootstrap = f"127.0.0.1:{tls}"
+        """Security protocol SSL, with a certificate that ``certificate.trusted`` vouches for."""
+        self._port = plain
+        directory.mkdir(parents=True, exist_ok=True)
+        self.certificate = self_signed(directory)
+        (directory / "log4j2.xml").write_text(_LOG4J)
+        self._configuration = directory / "server.properties"
+        ports = {"PLAINTEXT": plain, "SASL": sasl, "TLS": tls}
+        known = _configuration(directory / "data", ports, controller)
+        known |= {"listener.name.tls.ssl.keystore.type": "PEM"}
+        known |= {"listener.name.tls.ssl.keystore.location": self.certificate.secret}
+        known |= properties
+        self._configuration.write_text("".join(f"{key}={value}\n" for key, value in known.items()))
+        self._format()
+        self._admin: AdminClient | None = None
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, "the broker does not run"
+        return self._process.pid
+
+    def start(self) -> None:
+        """Returns when it answers."""
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [*self._java(self._heap), "kafka.Kafka", str(self._configuration)],
+                stdout=log,
+                stderr=log,
+                preexec_fn=die_with_parent,
+            )
+        until = time.monotonic() + UP_SECONDS_MAX
+        while not accepts(self._port):
+            if self._process.poll() is not None:
+                raise RuntimeError(f"the Kafka broker ended while starting; its log ends with\n{self._tail()}")
+            if time.monotonic() > until:
+                raise TimeoutError(f"the Kafka broker is not up after {UP_SECONDS_MAX} s; log:\n{self._tail()}")
+            time.sleep(0.05)
+
+    def kill(self) -> None:
+        """As power failure does it: SIGKILL, no farewell."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def pause(self) -> None:
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        os.kill(self.pid, signal.SIGCONT)
+
+    def close(self) -> None:
+        self.kill()
+        self._admin = None
+
+    @property
+    def admin(self) -> AdminClient:
+        """Kept: futures of a client that nobody holds fail."""
+        self._admin = self._admin or AdminClient({"bootstrap.servers": self.bootstrap, **QUIET})
+        return self._admin
+
+    def topic(self, name: str = "", *, partitions: int = 1, config: Mapping[str, str] | None = None) -> str:
+        """Makes a topic and returns its name: a fresh one unless given."""
+        name = name or f"topic-{next(self._names)}-{uuid.uuid4().hex[:6]}"
+        made = self.admin.create_topics([NewTopic(name, partitions, 1, config=dict(config or {}))])
+        made[name].result(30)
+        return name
+
+    def read(self, topic: str, rows: int, *, seconds: float = 20.0, committed: bool = True) -> list[Message]:
+        """The topic from its beginning: waits until ``rows`` messages are there (visibility lags behind a commit), then looks
+        whether there are more. Returns what it has when the time is over."""
+        with contextlib.closing(Reading(self.bootstrap, topic, committed=committed)) as reading:
+            found = reading.until(rows, seconds)
+            return found + reading.rest()
+
+    def _java(self, heap: str) -> list[str]:
+        """Fast to start: one collector thread, the quick compiler."""
+        flags = [f"-Xmx{heap}", "-Xms64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
+        return ["java", *flags, f"-Dlog4j2.configurationFile={self.directory / 'log4j2.xml'}", "-cp", f"{self._libs}/*"]
+
+    def _format(self) -> None:
+        cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        users = [
+            argument
+            for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512")
+            for argument in ("--add-scram", f"{mechanism}=[name={USER},password={PASSWORD}]")
+        ]
+        done = subprocess.run(
+            [
+                *self._java("64m"),
+                "kafka.tools.StorageTool",
+                "format",
+                "-t",
+                cluster,
+                "-c",
+                str(self._configuration),
+                *users,
+            ],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=UP_SECONDS_MAX,
+        )
+        if done.returncode:
+            raise RuntimeError(f"Kafka's storage cannot be formatted:\n{done.stdout[-3000:]}")
+
+    def _tail(self) -> str:
+        return self.log.read_text(errors="replace")[-3000:] if self.log.exists() else ""
+
+
+class Reading:
+    """A consumer of one whole topic, all partitions, from the beginning."""
+
+    def __init__(self, bootstrap: str, topic: str, *, committed: bool = True) -> None:
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                **QUIET,
+                "group.id": f"reading-{uuid.uuid4().hex}",
+                "isolation.level": "read_committed" if committed else "read_uncommitted",
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                "enable.partition.eof": True,
+                "fetch.wait.max.ms": 50,
+            }
+        )
+        self._partitions = set(self._consumer.list_topics(topic, 20).topics[topic].partitions)
+        self._consumer.assign([TopicPartition(topic, partition, 0) for partition in self._partitions])
+
+    def until(self, rows: int, seconds: float) -> list[Message]:
+        """Polls until that many messages came or the time is over."""
+        found: list[Message] = []
+        until = time.monotonic() + seconds
+        while len(found) < rows and (left := until - time.monotonic()) > 0:
+            found += [message for message in self._consumer.consume(10_000, min(left, 0.2)) if not _checked(message)]
+        return found
+
+    def rest(self, seconds: float = 5.0) -> list[Message]:
+        """What is there already: reads until every partition says that it is at its end."""
+        self._consumer.assign([TopicPartition(p.topic, p.partition, p.offset) for p in self._positions()])
+        found: list[Message] = []
+        ended: set[int] = set()
+        until = time.monotonic() + seconds
+        while ended != self._partitions and (left := until - time.monotonic()) > 0:
+            for message in self._consumer.consume(10_000, min(left, 0.2)):
+                if _checked(message):
+                    ended.add(message.partition() or 0)
+                else:
+                    found.append(message)
+        return found
+
+    def close(self) -> None:
+        self._consumer.close()
+
+    def _positions(self) -> list[TopicPartition]:
+        at = self._consumer.position(self._consumer.assignment())
+        return [TopicPartition(p.topic, p.partition, max(p.offset, 0)) for p in at]
+
+
+@contextlib.contextmanager
+def kafka_broker(
+    directory: Path,
+    *,
+    properties: Mapping[str, str | int] | None = None,
+    heap: str = "256m",
+    session_ms: int = 3_000,
+) -> Iterator[Broker]:
+    """A running broker with its data under ``directory``; ``properties`` go over the ones below. It is gone afterwards.
+
+    ``session_ms``: a killed broker comes back only when its old session is over; one that is starved for as long by a busy
+    machine is taken for dead.
+    """
+    session = {"broker.session.timeout.ms": session_ms, "broker.heartbeat.interval.ms": max(100, session_ms // 6)}
+    broker = Broker(directory, session | dict(properties or {}), heap)
+    try:
+        broker.start()
+        yield broker
+    finally:
+        broker.close()
+
+
+def _configuration(data: Path, ports: Mapping[str, int], controller: int) -> dict[str, str | int | Path]:
+    protocols = {"SASL": "SASL_PLAINTEXT", "TLS": "SSL"}
+    login = "org.apache.kafka.common.security"
+    user = f'user_{USER}="{PASSWORD}"'
+    scram = f"{login}.scram.ScramLoginModule required;"
+    return {
+        "process.roles": "broker,controller",
+        "node.id": 1,
+        "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+        "listeners": _listeners({**ports, "CONTROLLER": controller}),
+        "advertised.listeners": _listeners(ports),
+        "controller.listener.names": "CONTROLLER",
+        "inter.broker.listener.name": "PLAINTEXT",
+        "listener.security.protocol.map": ",".join(
+            f"{name}:{protocols.get(name, 'PLAINTEXT')}" for name in (*ports, "CONTROLLER")
+        ),
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
+        "listener.name.sasl.plain.sasl.jaas.config": f"{login}.plain.PlainLoginModule required {user};",
+        "listener.name.sasl.scram-sha-256.sasl.jaas.config": scram,
+        "listener.name.sasl.scram-sha-512.sasl.jaas.config": scram,
+        "log.dirs": data,
+        "auto.create.topics.enable": "false",
+        "offsets.topic.replication.factor": 1,
+        "offsets.topic.num.partitions": 4,
+        "transaction.state.log.replication.factor": 1,
+        "transaction.state.log.min.isr": 1,
+        "transaction.state.log.num.partitions": 4,
+        "share.coordinator.state.topic.replication.factor": 1,
+        "share.coordinator.state.topic.min.isr": 1,
+        "group.initial.rebalance.delay.ms": 0,
+        "num.network.threads": 2,
+        "num.io.threads": 2,
+        "log.cleaner.dedupe.buffer.size": 4 << 20,
+        "log.cleaner.backoff.ms": 200,
+        # Tests write records of other years.
+        "log.retention.ms": -1,
+        "transaction.max.timeout.ms": 3_600_000,
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms": 500,
+    }
+
+
+def _listeners(ports: Mapping[str, int]) -> str:
+    return ",".join(f"{name}://127.0.0.1:{port}" for name, port in ports.items())
+
+
+def _checked(message: Message) -> bool:
+    """Whether it only says "end of the partition"."""
+    error = message.error()
+    if error is not None and error.code() != KafkaError._PARTITION_EOF:
+        raise RuntimeError(f"cannot read: {error.str()}")
+    return error is not None
