@@ -8,6 +8,7 @@ import msgspec
 
 from tidegate.model.errors import CorruptSnapshot
 from tidegate.model.snapshot import Split
+from tidegate.operators.values import decoded
 
 
 class FixedSplits(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="fixed-splits/1"):
@@ -39,10 +40,7 @@ class FixedEnumerator:
         return msgspec.msgpack.encode(FixedSplits(payloads=tuple(split.payload for split in self._splits or ())))
 
     def restore(self, state: bytes, known: tuple[Split, ...]) -> tuple[Split, ...]:
-        try:
-            stored = msgspec.msgpack.decode(state, type=FixedSplits).payloads if state else ()
-        except (msgspec.DecodeError, msgspec.ValidationError) as error:
-            raise CorruptSnapshot(f"the source's list of splits cannot be decoded: {error}") from error
+        stored = decoded(state, FixedSplits, "the source's list of splits").payloads if state else ()
         if not stored and not known:
             return ()  # The checkpoint was taken before the first discovery: everything is still to be found.
         found = dict(enumerate(stored)) | {split.number: split.payload for split in known}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from tidegate.model.errors import CorruptSnapshot
+from tidegate.operators.values import decoded
 
 
 class DeltaFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,7 +28,4 @@ class DeltaFilesToCommit(msgspec.Struct, frozen=True, kw_only=True, tag_field="t
 
 
 def decode(payload: bytes) -> DeltaFilesToCommit:
-    try:
-        return msgspec.msgpack.decode(payload, type=DeltaFilesToCommit)
-    except (msgspec.DecodeError, msgspec.ValidationError) as error:
-        raise CorruptSnapshot(f"a committable of the delta sink cannot be decoded: {error}") from error
+    return decoded(payload, DeltaFilesToCommit, "a committable of the delta sink")

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
-from tidegate.connectors.files.durable import sync
+from tidegate.connectors.durable import sync
 from tidegate.connectors.files.ledger import Epoch, Ledger, RecordLedger, SparkLedger
 from tidegate.connectors.files.listing import is_hidden
 from tidegate.connectors.files.merging import Group, groups, merge_lines, merge_parquet

@@ -9,7 +9,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tidegate.connectors.files.durable import sync
+from tidegate.connectors.durable import sync
 from tidegate.model import types as t
 from tidegate.model.errors import InvalidQuery
 from tidegate.operators.arrow_columns import arrow_column

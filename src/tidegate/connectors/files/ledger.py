@@ -17,7 +17,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from tidegate.connectors.files.durable import TEMPORARY_SUFFIX, create_whole, sync
+from tidegate.connectors.durable import TEMPORARY_SUFFIX, create_whole, sync
 from tidegate.connectors.files.spark_log import LoggedFile, SparkLog, encoded, logged_file
 from tidegate.connectors.files.staging import PUBLISHED_NAME, StagingNames
 from tidegate.model.errors import InvalidQuery, Unavailable

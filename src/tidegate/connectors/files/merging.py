@@ -17,7 +17,7 @@ from typing import IO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tidegate.connectors.files.durable import sync
+from tidegate.connectors.durable import sync
 from tidegate.connectors.files.encoders import ROW_GROUP_ROWS
 from tidegate.connectors.files.lines import opened
 from tidegate.connectors.files.staging import StagedFile

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import polars as pl
 
-from tidegate.connectors.files.durable import sync
+from tidegate.connectors.durable import sync
 from tidegate.connectors.files.encoders import Encoder, ParquetEncoder
 from tidegate.connectors.files.partitions import directory_names
 from tidegate.connectors.files.sink_config import FILE_BYTES_MAX, FileSinkConfig, parse_sink

@@ -17,9 +17,9 @@ from pathlib import PurePosixPath
 
 import msgspec
 
-from tidegate.connectors.options import PIPELINE, Options
-from tidegate.model.errors import Bug, CorruptSnapshot
+from tidegate.connectors.ownership import pipeline_of, safe
 from tidegate.model.ids import Attempt, CheckpointId, SlotIndex
+from tidegate.operators.values import decoded
 from tidegate.plan.relational import Sink
 
 STAGED = "_tidegate/staged"
@@ -61,10 +61,7 @@ class StagingNames:
 
     @classmethod
     def of(cls, sink: Sink) -> StagingNames:
-        pipeline = Options(sink.options, "files sink").text(PIPELINE)
-        if not pipeline:
-            raise Bug(f"{PIPELINE} is missing from the options of sink {sink.id}: the driver sets it before it deploys")
-        return cls(_safe(pipeline), _safe(sink.id))
+        return cls(safe(pipeline_of(sink)), safe(sink.id))
 
     @property
     def directory(self) -> str:
@@ -110,12 +107,4 @@ def attempt_of(staged_name: str) -> Attempt | None:
 
 
 def decode(payload: bytes) -> FilesToCommit:
-    try:
-        return msgspec.msgpack.decode(payload, type=FilesToCommit)
-    except (msgspec.DecodeError, msgspec.ValidationError) as error:
-        raise CorruptSnapshot(f"a committable of the files sink cannot be decoded: {error}") from error
-
-
-def _safe(text: str) -> str:
-    """Keeps every character that ids are made of: two sinks of one pipeline never share a name."""
-    return re.sub(r"[^A-Za-z0-9_-]", "-", text)
+    return decoded(payload, FilesToCommit, "a committable of the files sink")

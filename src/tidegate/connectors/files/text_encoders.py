@@ -9,7 +9,7 @@ from typing import IO, Protocol, cast
 
 import polars as pl
 
-from tidegate.connectors.files.durable import sync
+from tidegate.connectors.durable import sync
 from tidegate.connectors.files.text_options import DEFAULT_EMPTY_VALUE, TextOptions
 from tidegate.model import types as t
 

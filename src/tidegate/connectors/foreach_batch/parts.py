@@ -10,6 +10,7 @@ import polars as pl
 
 from tidegate.model.errors import CorruptSnapshot
 from tidegate.model.ids import Attempt
+from tidegate.operators.values import decoded
 
 
 class BatchPart(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,10 +32,7 @@ class PartsOfBatch(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", 
 
 
 def decode(payload: bytes) -> PartsOfBatch:
-    try:
-        return msgspec.msgpack.decode(payload, type=PartsOfBatch)
-    except (msgspec.DecodeError, msgspec.ValidationError) as error:
-        raise CorruptSnapshot(f"a committable of foreachBatch cannot be decoded: {error}") from error
+    return decoded(payload, PartsOfBatch, "a committable of foreachBatch")
 
 
 def encode_rows(rows: pl.DataFrame) -> bytes:

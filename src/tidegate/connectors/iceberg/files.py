@@ -20,7 +20,7 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import PrimitiveType
 
 from tidegate.connectors.lake.writer import WrittenFile
-from tidegate.model.errors import CorruptSnapshot
+from tidegate.operators.values import decoded
 
 
 class IcebergFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,10 +49,7 @@ class IcebergFilesToCommit(msgspec.Struct, frozen=True, kw_only=True, tag_field=
 
 
 def decode(payload: bytes) -> IcebergFilesToCommit:
-    try:
-        return msgspec.msgpack.decode(payload, type=IcebergFilesToCommit)
-    except (msgspec.DecodeError, msgspec.ValidationError) as error:
-        raise CorruptSnapshot(f"a committable of the iceberg sink cannot be decoded: {error}") from error
+    return decoded(payload, IcebergFilesToCommit, "a committable of the iceberg sink")
 
 
 def described(file: WrittenFile, partition: tuple[bytes | None, ...], table: Table, stored: Schema) -> IcebergFile:

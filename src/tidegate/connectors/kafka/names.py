@@ -16,9 +16,9 @@ from urllib.parse import quote
 import msgspec
 
 from tidegate.connectors.kafka.wire.transactions import Handle
-from tidegate.connectors.options import PIPELINE
-from tidegate.model.errors import Bug, CorruptSnapshot
+from tidegate.connectors.ownership import pipeline_of
 from tidegate.model.ids import Attempt, SlotIndex
+from tidegate.operators.values import decoded
 from tidegate.plan.relational import Sink
 
 DEFAULT_PREFIX = "tidegate"
@@ -33,10 +33,7 @@ class TransactionNames:
 
     @classmethod
     def of(cls, sink: Sink, prefix: str) -> TransactionNames:
-        pipeline = sink.options.get(PIPELINE)
-        if not pipeline:
-            raise Bug(f"{PIPELINE} is missing from the options of sink {sink.id}: the driver sets it before it deploys")
-        return cls(f"{prefix}/{quote(pipeline, safe='')}/{quote(sink.id, safe='')}/")
+        return cls(f"{prefix}/{quote(pipeline_of(sink), safe='')}/{quote(sink.id, safe='')}/")
 
     def name(self, attempt: Attempt, subtask: SlotIndex, k: int) -> str:
         return f"{self.prefix}{attempt:06d}/{subtask:05d}/{k}"
@@ -75,7 +72,4 @@ def encode(handle: Handle) -> bytes:
 
 
 def decode(payload: bytes) -> PreparedTransaction:
-    try:
-        return msgspec.msgpack.decode(payload, type=PreparedTransaction)
-    except (msgspec.DecodeError, msgspec.ValidationError) as error:
-        raise CorruptSnapshot(f"a committable of the Kafka sink cannot be decoded: {error}") from error
+    return decoded(payload, PreparedTransaction, "a committable of the Kafka sink")

@@ -6,8 +6,8 @@ from typing import TypeVar
 
 import msgspec
 
-from tidegate.model.errors import CorruptSnapshot
 from tidegate.model.snapshot import Split
+from tidegate.operators.values import decoded
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -68,7 +68,4 @@ def decode_known(state: bytes) -> KnownPartitions:
 
 
 def _decode(data: bytes, kind: type[T], what: str) -> T:
-    try:
-        return msgspec.msgpack.decode(data, type=kind)
-    except (msgspec.DecodeError, msgspec.ValidationError) as error:
-        raise CorruptSnapshot(f"{what} of the Kafka source cannot be decoded: {error}") from error
+    return decoded(data, kind, f"{what} of the Kafka source")

@@ -17,8 +17,7 @@ from dataclasses import dataclass
 from uuid import uuid4
 
 from tidegate.connectors.lake.storage import TableStorage
-from tidegate.connectors.options import PIPELINE, Options
-from tidegate.model.errors import Bug
+from tidegate.connectors.ownership import pipeline_of, safe
 from tidegate.model.ids import Attempt, SlotIndex
 from tidegate.plan.relational import Sink
 
@@ -37,10 +36,7 @@ class SinkName:
 
     @classmethod
     def of(cls, sink: Sink) -> SinkName:
-        pipeline = Options(sink.options, f"{sink.format} sink").text(PIPELINE)
-        if not pipeline:
-            raise Bug(f"{PIPELINE} is missing from the options of sink {sink.id}: the driver sets it before it deploys")
-        return cls(_safe(pipeline), _safe(sink.id))
+        return cls(safe(pipeline_of(sink)), safe(sink.id))
 
 
 class StagingNotes:
@@ -90,7 +86,3 @@ class FileNames:
 def file_name(location: str) -> str:
     """By which a file is known whatever escapes and schemes its location is written with: no two files of ours share one."""
     return location.rpartition("/")[2]
-
-
-def _safe(text: str) -> str:
-    return re.sub(r"[^A-Za-z0-9_-]", "-", text)

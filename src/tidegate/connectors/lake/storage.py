@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +10,7 @@ from typing import IO, Any, TypeAlias
 
 from pyarrow import fs
 
+from tidegate.connectors.durable import sync
 from tidegate.model.errors import TidegateError, Unavailable
 from tidegate.model.os_errors import explain
 
@@ -49,13 +49,13 @@ class TableStorage:
             if not _local(filesystem):
                 continue
             try:
-                _sync(Path(path))
+                sync(Path(path))
             except OSError as error:
                 raise failed(error, "write", location) from error
             directories.add(Path(path).parent)
         for directory in sorted(directories):
             try:
-                _sync(directory)
+                sync(directory)
             except OSError as error:
                 raise failed(error, "write to", str(directory)) from error
 
@@ -150,12 +150,4 @@ def _make(directory: Path) -> None:
         return
     _make(directory.parent)
     directory.mkdir(exist_ok=True)
-    _sync(directory.parent)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    sync(directory.parent)

@@ -13,9 +13,10 @@ from tidegate.checkpoint.ports import BlobStore
 from tidegate.connectors.batches import Batches
 from tidegate.connectors.python_sink.feed import Feed
 from tidegate.connectors.python_sink.writers import UserSink
-from tidegate.model.errors import Bug, CorruptSnapshot, InvalidQuery
+from tidegate.model.errors import Bug, InvalidQuery
 from tidegate.model.ids import Attempt, CheckpointId, OperatorId, SlotIndex
 from tidegate.model.snapshot import Committable
+from tidegate.operators.values import decoded
 from tidegate.plan.relational import Sink
 
 log = logging.getLogger("tidegate.connectors")
@@ -34,10 +35,7 @@ class MessageToCommit(msgspec.Struct, frozen=True, kw_only=True, tag_field="type
 
 
 def decode(payload: bytes) -> MessageToCommit:
-    try:
-        return msgspec.msgpack.decode(payload, type=MessageToCommit)
-    except (msgspec.DecodeError, msgspec.ValidationError) as error:
-        raise CorruptSnapshot(f"a committable of a Python data source cannot be decoded: {error}") from error
+    return decoded(payload, MessageToCommit, "a committable of a Python data source")
 
 
 class PythonSink:

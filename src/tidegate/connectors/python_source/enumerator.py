@@ -17,6 +17,7 @@ from tidegate.model.config import QueryConfig
 from tidegate.model.errors import CorruptSnapshot, TidegateError
 from tidegate.model.snapshot import Split
 from tidegate.operators.user_functions import failure
+from tidegate.operators.values import decoded
 from tidegate.plan.relational import Scan
 
 
@@ -94,10 +95,7 @@ class RangeEnumerator:
     def restore(self, state: bytes, known: tuple[Split, ...]) -> tuple[Split, ...]:
         if not state:
             return known
-        try:
-            stored = msgspec.msgpack.decode(state, type=KnownRanges)
-        except (msgspec.DecodeError, msgspec.ValidationError) as error:
-            raise CorruptSnapshot(f"the offsets of data source {self._name} cannot be decoded: {error}") from error
+        stored = decoded(state, KnownRanges, f"the offsets of data source {self._name}")
         self._reached = stored.reached
         self._first = self._next = stored.first
         splits = tuple(split for known_range in stored.ranges for split in self._remember(known_range))
