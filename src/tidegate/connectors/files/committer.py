@@ -131,6 +131,8 @@ def chosen_ledger(config: FileSinkConfig, names: StagingNames) -> Ledger:
     """The log is Spark's word on what a directory holds: it is kept where there is one, begun where there is nothing, and never
     begun beside files that it would hide."""
     spark_log = SparkLog(config.path)
+    stranger = None if spark_log.exists else _first_file(config.path)
+    # Looked for after the files: a log's directory comes before its first one, so whoever began it meanwhile is seen.
     if spark_log.exists:
         if config.spark_log == "false":
             raise InvalidQuery(
@@ -140,7 +142,7 @@ def chosen_ledger(config: FileSinkConfig, names: StagingNames) -> Ledger:
         return SparkLedger(config.path, names, config.retention_ms)
     if config.spark_log == "false":
         return RecordLedger(config.path, names)
-    if (stranger := _first_file(config.path)) is None:
+    if stranger is None:
         return SparkLedger(config.path, names, config.retention_ms)
     if config.spark_log == "true":
         raise InvalidQuery(
