@@ -6,6 +6,7 @@ import logging
 from collections.abc import Mapping
 
 from tidegate.model.errors import InvalidQuery
+from tidegate.plan.relational import Sink
 
 log = logging.getLogger("tidegate.connectors")
 
@@ -101,3 +102,14 @@ class Options:
 
     def invalid(self, name: str, value: str, wanted: str) -> InvalidQuery:
         return InvalidQuery(f"option {name!r} of the {self.what} is {value!r}", hint=f"it must be {wanted}")
+
+
+def refuse_unknown_partitions(sink: Sink) -> None:
+    """Raises InvalidQuery unless ``partitionBy`` names columns of the result."""
+    names = [field.name for field in sink.schema]
+    unknown = [name for name in sink.partition_by if name not in names]
+    if unknown:
+        raise InvalidQuery(
+            f"partitionBy names {', '.join(unknown)}, which the result does not have",
+            hint=f"its columns are {', '.join(names)}",
+        )

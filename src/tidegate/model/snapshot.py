@@ -71,6 +71,11 @@ class Committable(msgspec.Struct, frozen=True, kw_only=True):
     payload: bytes
     """The sink's own msgspec document; committing it twice, or late, changes nothing."""
 
+    @property
+    def place(self) -> tuple[CheckpointId, SlotIndex, int]:
+        """Its place among those of a sink: commits go by it. No two have the same."""
+        return self.checkpoint, self.subtask, self.number
+
 
 class InFlight(msgspec.Struct, frozen=True, kw_only=True):
     """Rows an unaligned barrier overtook, waiting in one input channel; read again before anything else after a restore."""

@@ -107,7 +107,7 @@ class ScriptedSink:
         return ScriptedWriter(self, sink.id, attempt, subtask)
 
     def commit(self, committables: tuple[Committable, ...]) -> None:
-        for committable in sorted(committables, key=lambda c: (c.checkpoint, c.subtask, c.number)):
+        for committable in sorted(committables, key=lambda one: one.place):
             name = committable.payload.decode()
             self.visible.setdefault(name, self.prepared[name])
 

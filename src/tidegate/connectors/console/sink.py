@@ -58,7 +58,7 @@ class ConsoleCommitter:
 
     def commit(self, committables: tuple[Committable, ...]) -> None:
         by_checkpoint: dict[CheckpointId, list[Committable]] = {}
-        for one in sorted(committables, key=lambda c: (c.checkpoint, c.subtask, c.number)):
+        for one in sorted(committables, key=lambda one: one.place):
             if one.checkpoint > self._last:
                 by_checkpoint.setdefault(one.checkpoint, []).append(one)
         for checkpoint, group in by_checkpoint.items():

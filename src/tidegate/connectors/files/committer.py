@@ -166,7 +166,7 @@ def _first_file(directory: Path) -> Path | None:
 def _by_epoch(committables: tuple[Committable, ...]) -> dict[Epoch, list[tuple[StagedFile, Committable]]]:
     """In order of publication; the attempt stands in the names of the staged files."""
     epochs: defaultdict[Epoch, list[tuple[StagedFile, Committable]]] = defaultdict(list)
-    for one in sorted(committables, key=lambda c: (c.checkpoint, c.subtask, c.number)):
+    for one in sorted(committables, key=lambda one: one.place):
         for file in decode(one.payload).files:
             attempt = attempt_of(Path(file.staged).name)
             if attempt is None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from tidegate.connectors.files.config import local_path, parse_zone
 from tidegate.connectors.files.encoders import refuse_unwritable
 from tidegate.connectors.files.text_options import TEXT_CODECS, TextOptions, parse_text_options
-from tidegate.connectors.options import Options
+from tidegate.connectors.options import Options, refuse_unknown_partitions
 from tidegate.connectors.quantities import duration_ms, size_bytes
 from tidegate.model.errors import InvalidQuery
 from tidegate.model.types import Schema
@@ -93,13 +93,7 @@ def parse_sink(sink: Sink, *, warn: bool = False) -> FileSinkConfig:
 
 
 def _stored(sink: Sink) -> Schema:
-    names = [field.name for field in sink.schema]
-    missing = [name for name in sink.partition_by if name not in names]
-    if missing:
-        raise InvalidQuery(
-            f"partitionBy names {', '.join(missing)}, which the result does not have",
-            hint=f"its columns are {', '.join(names)}",
-        )
+    refuse_unknown_partitions(sink)
     stored = tuple(field for field in sink.schema if field.name not in sink.partition_by)
     if not stored:
         raise InvalidQuery(

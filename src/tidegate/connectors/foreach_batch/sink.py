@@ -115,7 +115,7 @@ class ForeachBatchCommitter:
         self._call = call
 
     def commit(self, committables: tuple[Committable, ...]) -> None:
-        ordered = sorted(committables, key=lambda c: (c.checkpoint, c.subtask, c.number))
+        ordered = sorted(committables, key=lambda one: one.place)
         for checkpoint, group in groupby(ordered, key=lambda c: c.checkpoint):
             prepared = [decode(one.payload) for one in group]
             self._commit(checkpoint, prepared[0].attempt, tuple(part for each in prepared for part in each.parts))

@@ -35,7 +35,7 @@ class KafkaCommitter:
         self._wire = Transactions(config.client)
 
     def commit(self, committables: tuple[Committable, ...]) -> None:
-        wanted = {decode(one.payload).handle: one for one in sorted(committables, key=_order)}
+        wanted = {decode(one.payload).handle: one for one in sorted(committables, key=lambda one: one.place)}
         asked = [handle for handle in wanted if handle not in self._visible]
         refused = self._wire.end_all(asked, commit=True)
         self._remember(handle for handle in asked if handle not in refused)
@@ -99,10 +99,6 @@ class FormerCommitter:
     def sweep(self, older_than: Attempt, keep: tuple[Committable, ...]) -> None:
         if self._former is not None:
             self._former.sweep(older_than, keep)
-
-
-def _order(one: Committable) -> tuple[int, int, int]:
-    return one.checkpoint, one.subtask, one.number
 
 
 def _whose(one: Committable, handle: Handle) -> str:

@@ -17,7 +17,7 @@ def newer(committables: tuple[Committable, ...], than: int | None, *, whole: boo
     """
     pending = sorted(
         (one for one in committables if than is None or one.checkpoint > than),
-        key=lambda one: (one.checkpoint, one.subtask, one.number),
+        key=lambda one: one.place,
     )
     return tuple(one for one in pending if not whole or one.checkpoint == pending[-1].checkpoint)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from tidegate.connectors.options import refuse_unknown_partitions
 from tidegate.model import types as t
 from tidegate.model.errors import InvalidQuery
 from tidegate.plan.relational import OutputMode, Sink
@@ -70,13 +71,7 @@ def refuse_unwritable(sink: Sink) -> None:
                 f"column {field.name!r} is a {t.simple_string(field.type)}: the {sink.format} sink cannot write {reason}",
                 hint="convert it in the query (cast, or leave it out)",
             )
-    names = [field.name for field in sink.schema]
-    unknown = [name for name in sink.partition_by if name not in names]
-    if unknown:
-        raise InvalidQuery(
-            f"partitionBy names {', '.join(unknown)}, which the result does not have",
-            hint=f"its columns are {', '.join(names)}",
-        )
+    refuse_unknown_partitions(sink)
     if sink.mode is OutputMode.UPDATE:
         raise InvalidQuery(
             f"the {sink.format} sink cannot take back rows: output mode update is refused",

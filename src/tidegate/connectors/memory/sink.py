@@ -38,8 +38,8 @@ class MemoryCommitter:
 
     def commit(self, committables: tuple[Committable, ...]) -> None:
         new: dict[CheckpointId, list[pl.DataFrame]] = {}
-        for one in sorted(committables, key=lambda c: (c.checkpoint, c.subtask, c.number)):
-            key = (one.checkpoint, one.subtask, one.number)
+        for one in sorted(committables, key=lambda one: one.place):
+            key = one.place
             if key not in self._parts and not self._replaced(one.checkpoint):
                 rows, _ = decode_rows(one)
                 if self._whole:

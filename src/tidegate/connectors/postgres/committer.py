@@ -36,7 +36,7 @@ class PostgresCommitter:
         """Checkpoint by checkpoint. Raises CorruptSnapshot, naming the checkpoint, for rows that are neither prepared nor committed."""
         if not committables:
             return
-        ordered = sorted(committables, key=lambda c: (c.checkpoint, c.subtask, c.number))
+        ordered = sorted(committables, key=lambda one: one.place)
         with session(self._config, self._name) as connection:
             for checkpoint, group in groupby(ordered, key=lambda c: c.checkpoint):
                 with connected_errors(self._config, f"commit checkpoint {checkpoint} to {self._config.table} at"):

@@ -100,7 +100,7 @@ class PythonSinkCommitter:
         self._batches = Batches(store, self._sink)
 
     def commit(self, committables: tuple[Committable, ...]) -> None:
-        ordered = sorted(committables, key=lambda c: (c.checkpoint, c.subtask, c.number))
+        ordered = sorted(committables, key=lambda one: one.place)
         for checkpoint, group in groupby(ordered, key=lambda c: c.checkpoint):
             self._commit(checkpoint, [decode(one.payload) for one in group])
 
