@@ -23,7 +23,7 @@ from tidegate.api.reports import QueryIdentity, describe_sink, promised
 from tidegate.api.screen import show_progress
 from tidegate.api.session_settings import session_fields, session_storage
 from tidegate.api.settings import QueryOptions, sort_options, to_config
-from tidegate.api.static_tables import store_tables, sweep_tables, with_partitioned_tables
+from tidegate.api.static_tables import TableSweep, store_tables, with_partitioned_tables
 from tidegate.api.triggers import Trigger
 from tidegate.api.views import keep_view
 from tidegate.catalyst.data_sources import registered
@@ -174,7 +174,7 @@ class PreparedPipeline:
             temporary=self.temporary,
             storage=self.storage,
             reread=self.reread,
-            tidy=partial(sweep_tables, self.store),
+            tables=TableSweep(self.store, graph),
         )
         ACTIVE.add(query)
         master.start(newest_claim(self.store))

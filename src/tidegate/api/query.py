@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import secrets
 import shutil
 import threading
@@ -17,6 +16,7 @@ from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from tidegate.api.explain import explain_query
 from tidegate.api.reports import QueryIdentity, Totals, build_report, describe_checkpoint
+from tidegate.api.static_tables import TableSweep
 from tidegate.checkpoint.effects import Failed, Fenced, Finished, Outcome, RequestDone, Stopped
 from tidegate.checkpoint.events import Afterwards
 from tidegate.checkpoint.savepoint import check_target
@@ -25,6 +25,7 @@ from tidegate.checkpoint.storing import error_from
 from tidegate.model import errors
 from tidegate.model.config import QueryConfig
 from tidegate.model.errors import TidegateError
+from tidegate.model.ids import Attempt
 from tidegate.plan.graph import JobGraph
 from tidegate.plan.relational import Sink
 from tidegate.spark.driver import JobMaster
@@ -33,8 +34,6 @@ from tidegate.spark.settling import wait_until_read
 from tidegate.spark.status import JobSnapshot, Recovery
 from tidegate.storage.open import absolute_path, open_store
 from tidegate.storage.options import NO_OPTIONS, StorageOptions
-
-log = logging.getLogger("tidegate")
 
 RECENT_REPORTS_MAX = 100
 
@@ -54,15 +53,13 @@ class StreamingQuery:
         *,
         temporary: bool = False,
         storage: StorageOptions = NO_OPTIONS,
-        reread: Callable[[], JobGraph] | None = None,
-        tidy: Callable[[JobGraph], None] | None = None,
+        reread: Callable[[], JobGraph],
+        tables: TableSweep,
     ) -> None:
-        """``reread``: reads static data again and gives the graph of the same query over it. ``tidy``: removes what other graphs of it
-        left behind."""
+        """``reread``: reads static data again and gives the graph of the same query over it."""
         self._master = master
         self._reread = reread
-        self._tidy = tidy
-        self._untidy = tidy is not None
+        self._tables = tables
         self._identity = identity
         self._graph = graph
         self._plans = plans
@@ -211,20 +208,19 @@ class StreamingQuery:
         repeated. Returns when they run. Raises ``InvalidQuery`` when Spark has no task slot left to read with, and ``Unavailable``
         after ``timeout`` seconds (the refresh goes on).
         """
-        if self._reread is None:
-            raise errors.InvalidQuery("this query has nothing to read again")
         give_up = None if timeout is None else time.monotonic() + timeout
-        graph = self._reread()
-        if graph.state_shapes() != self._graph.state_shapes():
-            raise errors.InvalidQuery(
-                "static data changed in a way that makes another query of this one",
-                hint="stop the query and start it again: start() says what does not fit",
-            )
-        self.checkpoint(timeout)
-        before = self._master.status.now().attempt
-        self._graph = graph
-        self._master.redeploy(graph)
-        self._untidy = self._tidy is not None
+        with self._tables.held():
+            graph = self._reread()
+            if graph.state_shapes() != self._graph.state_shapes():
+                raise errors.InvalidQuery(
+                    "static data changed in a way that makes another query of this one",
+                    hint="stop the query and start it again: start() says what does not fit",
+                )
+            self.checkpoint(timeout)
+            before = self._master.status.now().attempt
+            self._graph = graph
+            self._master.redeploy(graph)
+            self._tables.expect(graph, Attempt(before + 1))
         while self.isActive:
             now = self._master.status.now()
             if now.phase == "running" and now.attempt > before:
@@ -297,21 +293,11 @@ class StreamingQuery:
             # Nobody chose this place and nobody can go on from it; after a failure it stays, to be looked at.
             shutil.rmtree(self.location, ignore_errors=True)
 
-    def _tidy_up(self, now: JobSnapshot) -> None:
-        """Once per deployed graph, after a commit: it proves that the pipeline is ours alone."""
-        committed = any(
-            one.attempt == now.attempt and one.outcome is CheckpointOutcome.COMMITTED for one in now.history.reports
-        )
-        if self._untidy and self._tidy is not None and now.phase == "running" and committed:
-            self._untidy = False
-            try:
-                self._tidy(self._graph)
-            except TidegateError as error:
-                log.warning("static tables that nobody reads could not be removed: %s", error)
-
     def _take_report(self) -> None:
         now = self._master.status.now()
-        self._tidy_up(now)
+        if now.phase == "running":
+            done = {one.attempt for one in now.history.reports if one.outcome is CheckpointOutcome.COMMITTED}
+            self._tables.after_commits(now.attempt, now.attempt in done)
         if now.slots:
             report, self._totals = build_report(self._identity, self._graph, now, self._totals, self._sink_description)
             self._reports.append(report)
