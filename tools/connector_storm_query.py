@@ -4,29 +4,25 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from storm_driver import FOLDER, NAME, SILENCE, difference, put_result, run_to_end
+from storm_processes import COULD_NOT_START
 
 import tidegate
 from tidegate.connectors.kafka import register as register_kafka
-from tidegate.connectors.nexmark.datasource import register as register_nexmark
+from tidegate.model.errors import Unavailable
 from tidegate.spark.session import local_session
 
-FOLDER = Path(os.environ["STORM_FOLDER"])
-NAME = os.environ["STORM_NAME"]
 ROWS_MAX, NAP_S = 200, 0.1
 """Of a batch, and after each: the pace of the query, so that any machine has as much time to kill in."""
-SILENCE = "4 seconds"
-"""Shorter than a freeze: a slot that was frozen may find when it wakes that it was given up."""
-COLUMNS = ("start", "seller", "bids", "total")
+COLUMNS = ("start", "auction", "seller", "bids", "total")
 BID = "auction bigint, price bigint, date_time bigint"
 AUCTION = "id bigint, seller bigint, date_time bigint"
 
@@ -37,18 +33,15 @@ def main() -> int:
     work = json.loads((FOLDER / "work.json").read_text())
     spark = local_session("tidegate-connector-storm", cores=3)
     register_kafka(spark)
-    register_nexmark(spark)
-    query = start(spark, work)
-    while query.isActive:
-        tell(query)
-        query.wait_ended(0.1)
-    tell(query)
-    failure = query.exception()
-    if failure is not None:
-        print(failure, flush=True)
+    try:
+        query = start(spark, work)
+    except Unavailable as error:  # Whoever starts drivers does it again.
+        print(error, flush=True)
+        return COULD_NOT_START
+    if failures := run_to_end({work["sink"]: query}, int(work["events"]["events"]), int(work["events"]["eventRate"])):
+        print("\n".join(failures), flush=True)
         return 1
-    rows, problems = compare(spark, work)
-    put("result.json", json.dumps({"rows": rows, "problems": problems}))
+    put_result(*compare(spark, work))
     return 0
 
 
@@ -84,7 +77,11 @@ def topic(spark: SparkSession, work: dict, name: str, columns: str) -> DataFrame
         .load()
     )
     row = F.from_json(F.col("value").cast("string"), columns).alias("row")
-    return messages.select(row).select("row.*").withColumn("date_time", F.timestamp_micros("date_time"))
+    return in_time(messages.select(row).select("row.*"))
+
+
+def in_time(rows: DataFrame) -> DataFrame:
+    return rows.withColumn("date_time", F.timestamp_micros("date_time"))
 
 
 def slowly(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -94,38 +91,17 @@ def slowly(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def joined(bids: DataFrame, auctions: DataFrame) -> DataFrame:
-    """Bids of the first seconds of an auction, by seller and window."""
+    """Bids of the first seconds of an auction, by auction, seller and window."""
     bids = bids.withColumnRenamed("date_time", "bid_at").withWatermark("bid_at", "1 second")
     auctions = auctions.withColumnRenamed("date_time", "opened_at").withWatermark("opened_at", "1 second")
     early = bids.join(
         auctions,
         F.expr("auction = id AND bid_at >= opened_at AND bid_at <= opened_at + INTERVAL 5 SECONDS"),
     )
-    windows = early.groupBy(F.window("bid_at", "2 seconds"), "seller")
+    windows = early.groupBy(F.window("bid_at", "2 seconds"), "auction", "seller")
     return windows.agg(F.count("*").alias("bids"), F.sum("price").alias("total")).select(
-        F.unix_micros("window.start").alias("start"), "seller", "bids", "total"
+        F.unix_micros("window.start").alias("start"), *COLUMNS[1:]
     )
-
-
-def tell(query) -> None:
-    """To the harness: how far it is, and whom it may kill."""
-    now = query.snapshot()
-    last = now.history.last_completed()
-    status = {
-        "phase": now.phase if query.isActive else "ended",
-        "attempt": now.attempt,
-        "checkpoint": 0 if last is None else last.checkpoint,
-        "skew_ms": 0,
-        "completed": now.history.completed,
-        "pids": now.pids if query.isActive else {},
-    }
-    put(f"status.{NAME}", json.dumps({query.name: status}))
-
-
-def put(name: str, text: str) -> None:
-    """Whole or not at all."""
-    (FOLDER / f"{name}.new").write_text(text)
-    (FOLDER / f"{name}.new").rename(FOLDER / name)
 
 
 # --- the comparison -------------------------------------------------------------------------------------------------------
@@ -133,19 +109,10 @@ def put(name: str, text: str) -> None:
 
 def compare(spark: SparkSession, work: dict) -> tuple[int, list[str]]:
     """How many rows Spark batch has, and in words what is wrong with ours."""
-
-    def batch(name: str) -> DataFrame:
-        return spark.read.format("tidegate-nexmark").options(table=name, **work["events"]).load()
-
-    oracle = joined(
-        batch("bid").select("auction", "price", "date_time"), batch("auction").select("id", "seller", "date_time")
-    )
-    wanted = Counter(tuple(row) for row in oracle.collect())
+    bids, auctions = (in_time(spark.read.parquet(str(FOLDER / f"{table}.parquet"))) for table in ("bid", "auction"))
+    wanted = Counter(tuple(row) for row in joined(bids, auctions).collect())
     found = Counter(visible(spark, work, wanted.total()))
-    if wanted == found:
-        return wanted.total(), []
-    missing, surplus = (wanted - found).total(), (found - wanted).total()
-    return wanted.total(), [f"of {wanted.total():,} rows {missing:,} are missing and {surplus:,} are wrong or repeated"]
+    return wanted.total(), difference(wanted, found)
 
 
 def visible(spark: SparkSession, work: dict, rows: int) -> list[tuple[int, ...]]:

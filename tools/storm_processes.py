@@ -17,6 +17,8 @@ import psutil
 TOOLS = Path(__file__).resolve().parent
 ORPHAN_LIMIT_S = 20.0
 SKEW_MIN_MS = 400
+COULD_NOT_START = 75
+"""Exit code of a driver whose queries need somebody who does not answer (EX_TEMPFAIL)."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,16 @@ class Status:
     def running(self) -> bool:
         """All its queries have slots at work."""
         return bool(self.queries) and all(query["phase"] == "running" for query in self.queries.values())
+
+    @property
+    def ended(self) -> bool:
+        """All its queries have come to their end."""
+        return bool(self.queries) and all(query["phase"] == "ended" for query in self.queries.values())
+
+    @property
+    def events(self) -> int:
+        """How many events of the input the watermark has passed, where a query has one."""
+        return max((query["events"] for query in self.queries.values()), default=0)
 
     @property
     def checkpoints(self) -> dict[str, int]:
@@ -89,6 +101,10 @@ class DriverProcess:
     @property
     def exit_code(self) -> int | None:
         return self._process.poll()
+
+    @property
+    def could_not_start(self) -> bool:
+        return self.exit_code == COULD_NOT_START
 
     def wait(self, seconds: float) -> bool:
         """Whether it has ended within ``seconds``."""

@@ -14,6 +14,7 @@ from pathlib import Path
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from storm_driver import FOLDER, NAME, SILENCE, difference, put, put_result, run_to_end
 
 import tidegate
 from tidegate.api import launch
@@ -24,13 +25,9 @@ from tidegate.connectors.files.committer import FileSinkCommitter
 from tidegate.connectors.nexmark.datasource import register
 from tidegate.spark.session import local_session
 
-FOLDER = Path(os.environ["STORM_FOLDER"])
-NAME = os.environ["STORM_NAME"]
 RATE = 4_000
 SKEWED_ROWS, NAP_S, NAP_EVERY = 100, 1.5, 30
 """Rows of a batch, and the naps of slot 0: how long, and one in how many batches."""
-SILENCE = "4 seconds"
-"""Shorter than a freeze: a slot that was frozen may find when it wakes that it was given up."""
 
 
 def main() -> int:
@@ -43,19 +40,14 @@ def main() -> int:
     spark = local_session("tidegate-storm", cores=4)
     register(spark)
     queries = start_queries(spark, work)
-    while active := [query for query in queries.values() if query.isActive]:
-        tell(queries)
-        active[0].wait_ended(0.1)
-    tell(queries)
-    failures = [f"{name}: {failure}" for name, query in queries.items() if (failure := query.exception()) is not None]
+    failures = run_to_end(queries, int(source(work)["events"]), RATE)
     if NAME == "A":
         put("A-is-done", "; ".join(failure.splitlines()[0] for failure in failures))
         return 0
     if failures:
         print("\n".join(failures), flush=True)
         return 1
-    rows, problems = compare(spark, work)
-    put("result.json", json.dumps({"rows": rows, "problems": problems}))
+    put_result(*compare(spark, work))
     return 0
 
 
@@ -133,29 +125,6 @@ def start_queries(spark: SparkSession, work: dict) -> dict:
     return queries
 
 
-def tell(queries: dict) -> None:
-    """To the harness: how far everybody is, and whom it may kill."""
-    status = {}
-    for name, query in queries.items():
-        now = query.snapshot()
-        last = now.history.last_completed()
-        status[name] = {
-            "phase": now.phase if query.isActive else "ended",
-            "attempt": now.attempt,
-            "checkpoint": 0 if last is None else last.checkpoint,
-            "skew_ms": 0 if last is None else max((times.alignment_ms for _, times in last.acks), default=0),
-            "completed": now.history.completed,
-            "pids": now.pids if query.isActive else {},
-        }
-    put(f"status.{NAME}", json.dumps(status))
-
-
-def put(name: str, text: str) -> None:
-    """Whole or not at all."""
-    (FOLDER / f"{name}.new").write_text(text)
-    (FOLDER / f"{name}.new").rename(FOLDER / name)
-
-
 # --- the comparison -------------------------------------------------------------------------------------------------------
 
 
@@ -174,13 +143,9 @@ def compare_windows(spark: SparkSession, batch: DataFrame) -> tuple[int, list[st
     wanted = Counter(map(tuple, windows(batch).collect()))
     columns = ("start", "auction", "bids", "total")
     found = Counter(map(tuple, spark.read.parquet(str(FOLDER / "windows-output")).select(*columns).collect()))
-    if wanted == found:
-        return wanted.total(), []
     surplus = sum(row[2] * times for row, times in found.items()) - sum(row[2] * times for row, times in wanted.items())
-    missing, wrong = (wanted - found).total(), (found - wanted).total()
-    return wanted.total(), [
-        f"windows: of {wanted.total():,} rows {missing:,} are missing and {wrong:,} are wrong or repeated; {surplus:+,} bids counted"
-    ]
+    problems = [f"windows: {line}" for line in difference(wanted, found)]
+    return wanted.total(), [*problems, f"windows: {surplus:+,} bids counted"] if problems else []
 
 
 def compare_running(batch: DataFrame) -> tuple[int, list[str]]:

@@ -4,38 +4,35 @@ from __future__ import annotations
 
 import os
 import signal
-import time
-from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from tests.differential.harness import Query, Sources
-from tests.e2e.scenario import while_active
+from tests.e2e.scenario import slow_while, while_active
 
 import tidegate
 
 
+@dataclass(frozen=True)
 class SlowSources(Sources):
-    """The same rows, in steps that take some time: there is a middle to be killed in."""
+    """The same rows, in steps that take some time while the file ``slow`` exists."""
+
+    slow: Path
 
     def table(self, name: str) -> DataFrame:
         table = super().table(name)
-        return table.mapInArrow(_slowly, table.schema)
-
-
-def _slowly(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        time.sleep(0.03)
-        yield batch
+        return table.mapInArrow(slow_while(self.slow, 0.1), table.schema)
 
 
 def run_killed(
     spark: SparkSession, query: Query, tables: Path, folder: Path
 ) -> tuple[list[str], list[tuple[Any, ...]]]:
     """``kill -9`` of a slot after the first checkpoint, a stop after some more, and the rest with one slot."""
-    df = query.build(SlowSources(spark, tables, streaming=True))
+    slow = folder / "slow"
+    slow.touch()
+    df = query.build(SlowSources(spark, tables, streaming=True, slow=slow))
     running = _start(df, query, folder, parallelism=2)
     while_active(running, lambda: running.snapshot().history.completed >= 1, "a first checkpoint")
     os.kill(max(running.snapshot().pids.values()), signal.SIGKILL)
@@ -43,8 +40,9 @@ def run_killed(
     before = running.snapshot().history.completed
     while_active(running, lambda: running.snapshot().history.completed > before, "a checkpoint after the recovery")
     running.stop()
+    slow.unlink()
     again = _start(df, query, folder, parallelism=1)
-    assert again.awaitTermination(120)
+    assert again.awaitTermination(180)
     result = spark.read.schema(df.schema).parquet(str(folder / "out")).select(*df.columns)
     return df.columns, [tuple(row) for row in result.collect()]
 

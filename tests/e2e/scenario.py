@@ -7,12 +7,13 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
 import polars as pl
 import psutil
+import pyarrow as pa
 from pyspark.sql import DataFrame
 from tests.differential.compare import difference
 
@@ -40,7 +41,22 @@ def add_trips(folder: Path, number: int, rows: int = 5_000) -> None:
     (folder / f".{number:03}.tmp").rename(folder / f"{number:03}.parquet")
 
 
-def wait_until(condition: Callable[[], Found], what: str, timeout_s: float = 90.0) -> Found:
+def slow_while(flag: Path, batch_s: float) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """For ``mapInArrow``: passes every batch on, so long after it came while ``flag`` exists. There is a middle to be killed in for as
+    long as a test needs it, and no work left to wait for afterwards.
+    """
+    path = str(flag)
+
+    def slowly(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            if Path(path).exists():
+                time.sleep(batch_s)
+            yield batch
+
+    return slowly
+
+
+def wait_until(condition: Callable[[], Found], what: str, timeout_s: float = 150.0) -> Found:
     """The first truthy answer of ``condition``. Raises what it raises; fails, naming ``what``, after ``timeout_s``."""
     give_up = time.monotonic() + timeout_s
     while not (found := condition()):
@@ -49,7 +65,7 @@ def wait_until(condition: Callable[[], Found], what: str, timeout_s: float = 90.
     return found
 
 
-def while_active(query: Any, condition: Callable[[], Found], what: str, timeout_s: float = 90.0) -> Found:
+def while_active(query: Any, condition: Callable[[], Found], what: str, timeout_s: float = 150.0) -> Found:
     """Like ``wait_until``, but a query that ends meanwhile is a failure of the test, and is shown."""
 
     def checked() -> Found:

@@ -11,7 +11,7 @@ import pytest
 from tests.cluster.standalone import Standalone
 from tests.e2e.scenario import ROOT, Driver, add_trips, assert_gone
 
-pytestmark = [pytest.mark.spark, pytest.mark.cluster, pytest.mark.slow, pytest.mark.soak]
+pytestmark = [pytest.mark.spark, pytest.mark.cluster, pytest.mark.slow, pytest.mark.soak, pytest.mark.timeout(600)]
 
 DRIVER = """
 import json, sys
@@ -57,6 +57,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
+    (tmp_path / "slow").touch()
     for number in range(6):
         add_trips(tmp_path / "trips", number)
     return tmp_path
@@ -72,6 +73,7 @@ def test_a_query_waits_for_executors_that_are_still_on_their_way_and_talks_to_th
         for slot in slots:
             kinds = {(one.type.name, one.status) for one in slot.net_connections("tcp")}
             assert ("SOCK_STREAM", psutil.CONN_LISTEN) in kinds, "data sockets between hosts are TCP"
+        (folder / "slow").unlink()
         rows, recoveries = driver.says("equal")
         assert int(rows) > 500 and recoveries == "0"
 
@@ -93,10 +95,11 @@ def test_slots_on_executors_leave_when_the_driver_is_killed_and_a_new_one_finish
         slots = [psutil.Process(int(pid)) for pid in driver.says("running")]
         family = driver.family()
         driver.process.send_signal(signal.SIGKILL)
-        assert_gone([*slots, *family], within_s=10)
+        assert_gone([*slots, *family], within_s=60)
     with driver_on(cluster, folder, parallelism=1) as driver:
         driver.says("started")
         driver.says("running")
+        (folder / "slow").unlink()
         rows, recoveries = driver.says("equal")
         assert int(rows) > 500 and recoveries == "0"
 

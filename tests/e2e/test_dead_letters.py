@@ -23,14 +23,15 @@ pytestmark = pytest.mark.spark
 RESULT = "start timestamp, station bigint, total bigint"
 
 
-def make_functions() -> tuple[Any, Any, Any]:
-    """Local ones travel to the slots by value."""
+def make_functions(slow: Path) -> tuple[Any, Any, Any]:
+    """Local ones travel to the slots by value. ``slow``: while it exists, they take long enough to be killed in the middle."""
+    path = str(slow)
 
     def charged(minutes: int) -> int:
         if minutes == 13:
             raise LookupError(f"no tariff for {minutes} minutes")
-        if minutes == 14:
-            time.sleep(0.005)  # Slow enough to be killed in the middle.
+        if minutes == 14 and Path(path).exists():
+            time.sleep(0.05)
         return minutes * 2
 
     def rounded(charge: pd.Series) -> pd.Series:
@@ -58,7 +59,9 @@ def letters(folder: Path) -> list[dict]:
 
 
 def test_refused_rows_are_in_the_letters_once_though_a_slot_is_killed(spark, tmp_path):
-    charged, rounded, audited = make_functions()
+    slow = tmp_path / "slow"
+    slow.touch()
+    charged, rounded, audited = make_functions(slow)
     for number in range(2):
         add_trips(tmp_path / "trips", number)
     stream = spark.readStream.schema(SCHEMA).parquet(str(tmp_path / "trips"))
@@ -72,7 +75,8 @@ def test_refused_rows_are_in_the_letters_once_though_a_slot_is_killed(spark, tmp
     )
     while_active(query, lambda: letters(tmp_path / "letters") and query.snapshot().pids, "letters before the kill")
     os.kill(max(query.snapshot().pids.values()), signal.SIGKILL)
-    assert query.awaitTermination(120)
+    slow.unlink()
+    assert query.awaitTermination(180)
     assert [one.attempt for one in query.recoveries] == [1], "the rows themselves ended nothing"
 
     trips = spark.read.schema(SCHEMA).parquet(str(tmp_path / "trips"))
@@ -102,7 +106,7 @@ def test_refused_rows_are_in_the_letters_once_though_a_slot_is_killed(spark, tmp
 
 
 def test_letters_among_the_output_are_refused(spark, tmp_path):
-    charged, _, _ = make_functions()
+    charged, _, _ = make_functions(tmp_path / "slow")
     add_trips(tmp_path / "trips", 0, rows=10)
     stream = spark.readStream.schema(SCHEMA).parquet(str(tmp_path / "trips")).select(charged("minutes"))
     out = str(tmp_path / "out")

@@ -12,7 +12,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = sorted(path.name for path in (ROOT / "examples").glob("*.py") if path.name != "demo.py")
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+# A minute each on a quiet machine; on a busy one they take what they take.
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 def run(*command: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -22,7 +23,7 @@ def run(*command: str, **environment: str) -> subprocess.CompletedProcess[str]:
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=840,
         check=False,
     )
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]

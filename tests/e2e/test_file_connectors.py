@@ -41,7 +41,7 @@ def test_a_query_reads_what_the_log_names_and_writes_it_as_text(spark: SparkSess
     writing = (
         spark_stream.format("parquet").option("checkpointLocation", str(tmp_path / "cp")).trigger(availableNow=True)
     )
-    assert writing.start(str(tmp_path / "out")).awaitTermination(60)
+    assert writing.start(str(tmp_path / "out")).awaitTermination(180)
     stray = next((tmp_path / "out").glob("part-*"))
     (tmp_path / "out" / "part-of-a-failed-task.parquet").write_bytes(stray.read_bytes())
     stream = spark.readStream.schema("n bigint, s string").parquet(str(tmp_path / "out"))
@@ -52,6 +52,6 @@ def test_a_query_reads_what_the_log_names_and_writes_it_as_text(spark: SparkSess
         .trigger(availableNow=True)
         .start(str(tmp_path / "lines"))
     )
-    assert query.awaitTermination(60)
+    assert query.awaitTermination(180)
     expected = rows.selectExpr("concat_ws(':', s, n) AS value")
     assert assert_same_rows(spark.read.text(str(tmp_path / "lines")), expected) == 20

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession
-from tests.e2e.scenario import ROOT, while_active
+from tests.e2e.scenario import ROOT, slow_while, while_active
 from tests.servers.kafka import QUIET, Broker
 
 import tidegate
@@ -49,14 +48,8 @@ def test_the_example_of_the_kafka_page_writes_every_order_once(
         assert visible(kafka, topic, len(expected)) == expected
 
 
-def slowly(batches: Any) -> Any:
-    for batch in batches:
-        time.sleep(0.02)
-        yield batch
-
-
 def passed_on(spark: SparkSession, kafka: Broker, source: str, target: str, folder: Path) -> Any:
-    """Kafka to Kafka, in small steps, so that there is a middle to be killed in."""
+    """Kafka to Kafka, in small steps, which take their time while there is a file ``slow``."""
     register(spark)
     messages: DataFrame = (
         spark.readStream.format("tidegate-kafka")
@@ -66,7 +59,9 @@ def passed_on(spark: SparkSession, kafka: Broker, source: str, target: str, fold
         .load()
     )
     return (
-        tidegate.writeStream(messages.select("key", "value").mapInArrow(slowly, "key binary, value binary"))
+        tidegate.writeStream(
+            messages.select("key", "value").mapInArrow(slow_while(folder / "slow", 0.2), "key binary, value binary")
+        )
         .format("kafka")
         .option("kafka.bootstrap.servers", kafka.bootstrap)
         .option("topic", target)
@@ -85,11 +80,13 @@ def test_from_kafka_to_kafka_every_row_is_there_once_though_a_slot_is_killed(
     for n in range(ROWS):
         producer.produce(source, f"row {n}", f"k{n % 11}")
     producer.flush()
+    (tmp_path / "slow").touch()
     query = passed_on(spark, kafka, source, target, tmp_path)
     assert "exactly_once" in query.explain_text()
     while_active(query, lambda: query.snapshot().history.completed >= 2, "two checkpoints")
     os.kill(next(iter(query.snapshot().pids.values())), signal.SIGKILL)
-    assert query.awaitTermination(120)
+    (tmp_path / "slow").unlink()
+    assert query.awaitTermination(180)
     assert len(query.recoveries) == 1
     assert visible(kafka, target, ROWS) == Counter(f"row {n}" for n in range(ROWS))
     assert Transactions({"bootstrap.servers": kafka.bootstrap}).open_ids("tidegate/") == (), "readers would hang"

@@ -70,7 +70,7 @@ def run(df: DataFrame, folder: Path, at_end: str = "drain") -> DataFrame:
         .trigger(availableNow=True, checkpoint="200 milliseconds")
         .start(str(folder / "report"))
     )
-    assert query.awaitTermination(120)
+    assert query.awaitTermination(180)
     assert query.recoveries == ()
     return df.sparkSession.read.parquet(str(folder / "report"))
 
@@ -155,7 +155,8 @@ def test_a_running_query_finds_new_partitions_and_goes_on_where_it_was_stopped(
     sell(kafka, topic, range(100, 150), 1)
     query.processAllAvailable()
     assert count() == 150
-    kafka.admin.create_partitions([NewPartitions(topic, 3)])[topic].result(20)
+    kafka.admin.create_partitions([NewPartitions(topic, 3)])[topic].result(90)
+    kafka.await_partitions(topic, 3)
     sell(kafka, topic, range(150, 210), 3)
     while_active(query, lambda: count() == 210, "rows of new partitions")
     query.stop()

@@ -98,7 +98,7 @@ def test_a_table_of_sparks_catalogue_is_made_and_written(shop: Shop, spark: Spar
                 .trigger(availableNow=True)
                 .toTable(f"lake_test.{name}", checkpointLocation=str(shop.folder / f"checkpoints-{name}"))
             )
-            query.awaitTermination(120)
+            query.awaitTermination(180)
             spark.sql(f"REFRESH TABLE lake_test.{name}")
             written = spark.table(f"lake_test.{name}").select("id", "region", "amount", "at")
             assert assert_same_rows(written, shop.sold()) == shop.sold().count()

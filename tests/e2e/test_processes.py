@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,11 +13,21 @@ import psutil
 import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from tests.e2e.scenario import SCHEMA, Driver, add_trips, alive, assert_gone, assert_same_rows, wait_until, while_active
+from tests.e2e.scenario import (
+    SCHEMA,
+    Driver,
+    add_trips,
+    alive,
+    assert_gone,
+    assert_same_rows,
+    slow_while,
+    wait_until,
+    while_active,
+)
 
 import tidegate
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
 FILES = 6
 
 
@@ -26,16 +36,10 @@ def windows(df: DataFrame) -> DataFrame:
     return keyed.agg(F.count("*").alias("trips"), F.sum("fare").alias("income"))
 
 
-def slowly(batches):
-    for batch in batches:
-        time.sleep(0.03)
-        yield batch
-
-
 def start(stream: DataFrame, folder: Path, **options: object) -> Any:
-    """Some seconds of work in small steps, so that there is a middle to be killed in."""
+    """A minute of work in small steps, or hardly any as soon as the file ``slow`` is gone."""
     return (
-        tidegate.writeStream(windows(stream.mapInArrow(slowly, SCHEMA)))
+        tidegate.writeStream(windows(stream.mapInArrow(slow_while(folder / "slow", 0.3), SCHEMA)))
         .format("parquet")
         .option("checkpointLocation", str(folder / "checkpoints"))
         .option("atEnd", "drain")
@@ -48,6 +52,7 @@ def start(stream: DataFrame, folder: Path, **options: object) -> Any:
 
 @pytest.fixture
 def trips(tmp_path: Path) -> Path:
+    (tmp_path / "slow").touch()
     for number in range(FILES):
         add_trips(tmp_path / "trips", number)
     return tmp_path / "trips"
@@ -76,8 +81,9 @@ else:
 
 def finish_and_compare(spark, trips: Path, folder: Path) -> None:
     """A person starts the query again on the same location."""
+    (folder / "slow").unlink()
     query = start(spark.readStream.schema(SCHEMA).parquet(str(trips)), folder, parallelism=2)
-    assert query.awaitTermination(120)
+    assert query.awaitTermination(180)
     assert_same_rows(spark.read.parquet(str(folder / "out")), windows(spark.read.schema(SCHEMA).parquet(str(trips))))
 
 
@@ -103,7 +109,7 @@ def test_however_a_driver_ends_its_processes_end_and_the_next_start_finishes_the
             driver.process.send_signal(signal.SIGINT)
         else:
             assert driver.says("stopped") == ["None"]
-        assert_gone(family, within_s=10)
+        assert_gone(family, within_s=60)
         assert len(family) >= 3, "the driver, its JVM, Python workers"
     finish_and_compare(spark, trips, tmp_path)
 
@@ -113,7 +119,7 @@ def test_however_a_driver_ends_its_processes_end_and_the_next_start_finishes_the
 
 @pytest.fixture
 def query(spark, trips, tmp_path) -> Iterator[Any]:
-    running = start(spark.readStream.schema(SCHEMA).parquet(str(trips)), tmp_path, silenceTimeout="4 seconds")
+    running = start(spark.readStream.schema(SCHEMA).parquet(str(trips)), tmp_path)
     yield running
     running.stop()
 
@@ -141,7 +147,8 @@ def test_a_killed_slot_changes_nothing(spark, trips, tmp_path, query, moment):
     while_active(query, lambda: MOMENTS[moment](query), moment)
     victim = max(query.snapshot().pids.values())
     os.kill(victim, signal.SIGKILL)
-    assert query.awaitTermination(120)
+    (tmp_path / "slow").unlink()
+    assert query.awaitTermination(180)
     assert [one.attempt for one in query.recoveries] == [1]
     assert_same_rows(spark.read.parquet(str(tmp_path / "out")), windows(spark.read.schema(SCHEMA).parquet(str(trips))))
 
@@ -155,7 +162,8 @@ def test_a_slot_killed_while_the_query_recovers_changes_nothing(spark, trips, tm
         query, lambda: set(query.snapshot().pids.values()) - first or None, "a slot of the next attempt"
     )
     os.kill(min(second), signal.SIGKILL)
-    assert query.awaitTermination(120)
+    (tmp_path / "slow").unlink()
+    assert query.awaitTermination(180)
     assert len(query.recoveries) == 2
     assert_same_rows(spark.read.parquet(str(tmp_path / "out")), windows(spark.read.schema(SCHEMA).parquet(str(trips))))
 
@@ -164,20 +172,24 @@ def test_a_frozen_slot_that_wakes_as_a_zombie_changes_nothing(spark, trips, tmp_
     """T9, T64: frozen until it was given up, woken beside its successor: it writes nothing that counts and goes away."""
     while_active(query, lambda: query.snapshot().history.completed >= 2, "two checkpoints")
     zombie = psutil.Process(min(slots(query).values()))
-    frozen_s = time.monotonic()
     zombie.suspend()
     try:
         while_active(query, lambda: query.recoveries, "the frozen slot is given up")
         assert "silent" in query.recoveries[0].reason
-        wait_until(lambda: time.monotonic() > frozen_s + 12, "twelve seconds of frost", 15)
+        while_active(query, lambda: query.snapshot().attempt > 1 and slots(query), "its successor runs")
     finally:
         if alive(zombie):
             zombie.resume()
-    assert query.awaitTermination(120)
+    (tmp_path / "slow").unlink()
+    assert query.awaitTermination(180)
     assert_same_rows(spark.read.parquet(str(tmp_path / "out")), windows(spark.read.schema(SCHEMA).parquet(str(trips))))
-    wait_until(lambda: not alive(zombie) or not sockets_of(zombie), "the zombie has left its attempt", 10)
+    wait_until(lambda: not alive(zombie) or not sockets_of(zombie), "the zombie has left its attempt")
 
 
 def sockets_of(process: psutil.Process) -> list[str]:
     """Threads of the transport in a Python worker: it may live on for other jobs, but no slot may run in it."""
-    return [t for path in Path(f"/proc/{process.pid}/task").glob("*/comm") if "ZMQ" in (t := path.read_text())]
+    names = []
+    for path in Path(f"/proc/{process.pid}/task").glob("*/comm"):
+        with contextlib.suppress(OSError):  # Ended since.
+            names.append(path.read_text())
+    return [name for name in names if "ZMQ" in name]

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.spark
 
 FILES = 10
 RESULT = "start timestamp, station bigint, trips bigint, income double"
-UNALIGNED_MAX_MS = 5_000
+UNALIGNED_MAX_MS = 15_000
 
 
 def dawdling(slow: Path, row_s: float) -> Callable[[Iterator[pd.DataFrame]], Iterator[pd.DataFrame]]:
@@ -54,14 +54,14 @@ def completed(query: Any, attempt: int = 1) -> list[CheckpointReport]:
 
 
 def test_checkpoints_overtake_what_a_slow_function_has_not_taken_and_a_restore_brings_it_back(spark, tmp_path):
-    """T19, T26: ten seconds of work stand before every barrier."""
+    """T19, T26: half a minute of work stands before every barrier."""
     slow = tmp_path / "slow"
     slow.touch()
     for number in range(FILES):
         add_trips(tmp_path / "trips", number)
     stream = spark.readStream.schema(SCHEMA).parquet(str(tmp_path / "trips"))
     writer = (
-        tidegate.writeStream(per_station(stream, "10 seconds").mapInPandas(dawdling(slow, 0.003), RESULT))
+        tidegate.writeStream(per_station(stream, "10 seconds").mapInPandas(dawdling(slow, 0.009), RESULT))
         .format("parquet")
         .option("checkpointLocation", str(tmp_path / "checkpoints"))
         .option("parallelism", 2)
@@ -87,7 +87,7 @@ def test_checkpoints_overtake_what_a_slow_function_has_not_taken_and_a_restore_b
     assert len(query.recoveries) == 1
     assert query.snapshot().history.failed <= 1, "the one under way when the slot was killed"
     rest = writer.trigger(availableNow=True).start(str(tmp_path / "out"))
-    assert rest.awaitTermination(60), "closes the windows that are still open"
+    assert rest.awaitTermination(180), "closes the windows that are still open"
     expected = per_station(spark.read.schema(SCHEMA).parquet(str(tmp_path / "trips")), "10 seconds")
     assert_same_rows(spark.read.parquet(str(tmp_path / "out")), expected)
 
@@ -113,7 +113,6 @@ def test_a_window_that_closes_into_a_slow_function_does_not_hold_up_the_checkpoi
             query,
             lambda: sum(one.in_flight_bytes > 0 for one in completed(query)) >= 2,
             "two checkpoints while the function is at the rows of one window",
-            timeout_s=40,
         )
         slow.unlink()
         query.processAllAvailable()
@@ -146,15 +145,16 @@ def test_without_overtaking_the_reason_names_the_subtask_and_the_operator_that_e
         .start()
     )
     try:
-        while_active(query, lambda: "inside one call" in query.status["reason"], "it says who is slow", timeout_s=40)
-        status = query.status
+        words = " has been inside one call of `sink-foreach`"
+        status = while_active(query, lambda: words in (now := query.status)["reason"] and now, "it says who is slow")
         assert status["health"] == "unhealthy"
-        culprit = status["reason"].partition(" has been inside one call of `sink-foreach`")[0][-len("subtask 2/0") :]
+        culprit = status["reason"].partition(words)[0][-len("subtask 2/0") :]
         assert culprit in ("subtask 2/0", "subtask 2/1"), status["reason"]
         done = len(completed(query))
         gate.touch()
         while_active(query, lambda: len(completed(query)) >= done + 2, "checkpoints complete again")
-        assert query.status["health"] == "healthy" and query.recoveries == ()
+        while_active(query, lambda: query.status["health"] == "healthy", "it is well again")
+        assert query.recoveries == ()
     finally:
         gate.touch()
         query.stop()

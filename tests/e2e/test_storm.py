@@ -12,9 +12,9 @@ from tests.e2e.scenario import ROOT
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 
 
-def storm(*options: str) -> tuple[int, str]:
-    """Exit code and output of ``tools/storm.py``. A test that is given up ends it, and it ends its own processes."""
-    command = [sys.executable, str(ROOT / "tools" / "storm.py"), *options]
+def storm(*options: str, program: str = "storm.py") -> tuple[int, str]:
+    """Exit code and output of a program in ``tools``. A test that is given up ends it, and it ends its own processes."""
+    command = [sys.executable, str(ROOT / "tools" / program), *options]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
         output, _ = process.communicate()
@@ -44,3 +44,18 @@ def test_without_holding_or_the_look_the_storm_sees_damage(harm):
     code, output = storm("--harm", harm)
     assert code == 0, output
     assert f"OK: the damage of '{harm}' is seen" in output
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("sink", ["kafka", "parquet", "delta", "iceberg", "postgres"])
+def test_from_kafka_over_a_join_and_windows_every_sink_has_spark_batchs_rows_after_everything_died(sink):
+    """Slots, driver, broker and database are killed, frozen and cut off from each other."""
+    code, output = storm("--sink", sink, "--seconds", "60", program="connector_storm.py")
+    assert code == 0, output
+    said = re.search(r"OK: ([\d,]+) rows equal Spark batch's after (.*) in", output)
+    assert said, output
+    assert int(said[1].replace(",", "")) > 3_000, "too little was compared"
+    happened = {kind: int(times) for times, kind in re.findall(r"(\d+) ([A-Za-z ]+)", said[2])}
+    wanted = {"slot kills", "driver kills", "freezes", "broker kills", "cuts"}
+    wanted |= {"PostgreSQL kills"} if sink == "postgres" else set()
+    assert all(happened[kind] for kind in wanted), output

@@ -68,7 +68,7 @@ def run(df: DataFrame, folder: Path, parallelism: int, at_end: str) -> None:
         .trigger(availableNow=True, checkpoint="200 milliseconds")
         .start(str(folder / "report"))
     )
-    assert query.awaitTermination(120)
+    assert query.awaitTermination(180)
     assert query.recoveries == ()
 
 

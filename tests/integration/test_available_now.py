@@ -36,7 +36,7 @@ def windows(spark: SparkSession, source: Path) -> DataFrame:
 def run(writer: object, checkpoints: Path, output: Path) -> None:
     chosen = writer.format("parquet").outputMode("append").option("checkpointLocation", str(checkpoints))  # type: ignore[attr-defined]
     query = chosen.trigger(availableNow=True).start(str(output))
-    query.awaitTermination(120)
+    query.awaitTermination(180)
     assert not query.isActive
 
 

@@ -50,7 +50,7 @@ def run(df: DataFrame, folder: Path, *, at_end: str = "keep", **options: object)
         availableNow=True, checkpoint="200 milliseconds"
     )
     query = writer.start(str(folder / "out"))
-    assert query.awaitTermination(90)
+    assert query.awaitTermination(180)
     return query
 
 
@@ -73,7 +73,7 @@ def test_windows_and_running_totals_equal_batch_over_one_three_and_two_slots(spa
         run(windows(stream(spark, source)), tmp_path, at_end=at_end, parallelism=slots)
         running = tidegate.writeStream(totals(stream(spark, source))).format("memory").queryName(name)
         running = running.outputMode("update").option("parallelism", slots).trigger(availableNow=True)
-        assert running.option("checkpointLocation", str(tmp_path / "ck-totals")).start().awaitTermination(90)
+        assert running.option("checkpointLocation", str(tmp_path / "ck-totals")).start().awaitTermination(180)
     assert_equal(spark.read.parquet(str(tmp_path / "out")), windows(batch(spark, source)))
     # Every key has rows in the files of the last start, so its newest total is among the updates of that start.
     newest = spark.table(name).groupBy("k").agg(F.max("n").alias("n"), F.max_by("total", "n").alias("total"))
@@ -136,12 +136,13 @@ def test_a_copy_of_a_location_is_not_started_beside_its_original(spark, tmp_path
     rates = spark.readStream.format("rate").option("rowsPerSecond", 10).load()
 
     def start(location: Path) -> tidegate.StreamingQuery:
-        writer = tidegate.writeStream(rates).format("noop").option("parallelism", 1)
+        # A checkpoint that comes by itself would change the directory while it is copied.
+        writer = tidegate.writeStream(rates).format("noop").option("parallelism", 1).trigger(checkpoint="1 hour")
         return writer.option("checkpointLocation", str(location)).start()
 
     query = start(tmp_path / "ck")
     try:
-        query.checkpoint(timeout=60)
+        query.checkpoint(timeout=150)
         shutil.copytree(tmp_path / "ck", tmp_path / "copy", ignore=shutil.ignore_patterns(".tmp-*"))
         with pytest.raises(InvalidQuery, match="is a copy of"):
             start(tmp_path / "copy")

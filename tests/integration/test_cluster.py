@@ -14,10 +14,11 @@ import psutil
 import pyspark
 import pytest
 
-pytestmark = [pytest.mark.spark, pytest.mark.cluster, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(600)]
 
 QUERY = """
 import os, signal, sys, time
+from pathlib import Path
 import psutil
 from pyspark.sql import SparkSession, functions as F
 import tidegate
@@ -35,9 +36,13 @@ spark = builder.getOrCreate()
 rows = spark.range(0, 300_000, 1, 12).select(F.timestamp_millis(F.col("id") * 10).alias("ts"), (F.col("id") % 50).alias("k"))
 rows.write.parquet(f"{place}/in")
 
+slow = Path(place, "slow")
+slow.touch()
+
 def slowly(batches):
     for batch in batches:
-        time.sleep(0.01)
+        if slow.exists():
+            time.sleep(0.1)
         yield batch
 
 def windows(df):
@@ -54,7 +59,8 @@ hosts = {psutil.Process(pid).parent().parent().pid for pid in query.snapshot().p
 print("executors", *hosts, flush=True)
 if sys.argv[3] == "kill":
     os.kill(min(hosts), signal.SIGKILL)
-query.awaitTermination(150)
+slow.unlink()
+query.awaitTermination(300)
 print("recoveries", *[str(one) for one in query.recoveries], flush=True)
 result, expected = spark.read.parquet(f"{place}/out"), windows(spark.read.parquet(f"{place}/in"))
 print("rows", result.count(), expected.count(), result.exceptAll(expected).count(), expected.exceptAll(result).count(), flush=True)
@@ -128,7 +134,7 @@ def test_two_executors_give_what_batch_gives_even_when_one_is_killed(master, tmp
     script.write_text(QUERY)
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
     command = [sys.executable, str(script), master, str(tmp_path), what]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=280)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=540)
     lines = dict(line.partition(" ")[::2] for line in done.stdout.splitlines())
     assert "rows" in lines, done.stdout + done.stderr[-4000:]
     rows, expected, extra, missing = map(int, lines["rows"].split())

@@ -50,7 +50,7 @@ def top(df: DataFrame) -> DataFrame:
 
 def shown(spark: SparkSession, source: Path, name: str, wanted: list[tuple[object, ...]], query: object) -> None:
     """Until the table shows it. On the way it shows whole results only: three rows, no key twice."""
-    give_up = time.monotonic() + 60
+    give_up = time.monotonic() + 150
     while (found := [tuple(row) for row in spark.table(name).collect()]) != wanted:
         assert len(found) in (0, 3) and len({row[0] for row in found}) == len(found)
         assert query.isActive, query.exception()  # type: ignore[attr-defined]

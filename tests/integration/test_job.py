@@ -16,8 +16,8 @@ import tidegate
 from tidegate.connectors.nexmark import register
 
 pytestmark = pytest.mark.spark
-EVENTS, SLOWLY = 60_000, 500
-"""Two minutes of events at that rate, so that they do not end before the job is killed and stopped; then all the rest at once."""
+EVENTS, SLOWLY = 60_000, 200
+"""Five minutes of events at that rate, so that they do not end before the job is killed and stopped; then all the rest at once."""
 
 
 def table(spark: SparkSession, name: str, *, streaming: bool, rate: int) -> DataFrame:
@@ -80,7 +80,7 @@ def test_queries_of_a_job_are_exactly_once_through_a_kill_a_savepoint_and_a_resc
     again = job_of(spark, tmp_path, "second", slots=2).option("startFrom", str(tmp_path / "saved"))
     second = again.start()
     try:
-        assert second.awaitTermination(120)
+        assert second.awaitTermination(180)
     finally:
         second.stop()
     for name, expected in queries(spark, streaming=False).items():

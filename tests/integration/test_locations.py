@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from tests.integration.small_pipeline import CONFIG, SmallPipeline, Visible, files
+from tests.servers.disks import SmallDisk
 
 from tidegate.checkpoint import effects as fx
 from tidegate.checkpoint.layout import PIPELINE_KEY
@@ -25,54 +26,15 @@ from tidegate.storage.local import LocalBlobStore
 # --- disks that go wrong ------------------------------------------------------------------------------------------------
 
 
-class MountedDisk:
+class MountedDisk(SmallDisk):
     """A real file system of 256 kB, filled, made read-only and taken away by the kernel."""
 
     def __init__(self, point: Path) -> None:
-        self._point = point
-        point.mkdir()
+        super().__init__(point, "256k")
         self.location = point / "checkpoints"
-        self._mounts = 0
-        self._mount("size=256k")
 
     def open(self) -> BlobStore:
         return LocalBlobStore(self.location)
-
-    def fill(self) -> None:
-        with (self._point / "ballast").open("wb", buffering=0) as file:
-            try:
-                while True:
-                    file.write(b"\0" * 4_096)
-            except OSError as full:
-                assert full.errno == errno.ENOSPC
-
-    def free(self) -> None:
-        (self._point / "ballast").unlink()
-
-    def make_read_only(self) -> None:
-        self._mount("remount,ro")
-
-    def make_writable(self) -> None:
-        self._mount("remount,rw")
-
-    def hide(self) -> None:
-        """Another file system over it: what an unmounted disk leaves is an empty directory that takes every write."""
-        self._mount("size=256k")
-
-    def show(self) -> None:
-        subprocess.run(["umount", str(self._point)], check=True)
-        self._mounts -= 1
-
-    def _mount(self, options: str) -> None:
-        command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(self._point)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            pytest.skip(f"this machine does not let us mount: {done.stderr.strip()}")
-        self._mounts += not options.startswith("remount")
-
-    def close(self) -> None:
-        while self._mounts:
-            self.show()
 
 
 class FaultyDisk:

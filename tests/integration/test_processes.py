@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
 
 DRIVER = """
 import signal, sys, time
@@ -50,10 +50,6 @@ def driver(tmp_path: Path, request):
     process.wait()
 
 
-def alive(pids: list[int]) -> list[int]:
-    return [pid for pid in pids if psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE]
-
-
 @pytest.mark.parametrize("driver", ["stop"], indirect=True)
 def test_stop_frees_the_slots_while_the_session_lives_on(driver):
     process, slots, _ = driver
@@ -61,14 +57,14 @@ def test_stop_frees_the_slots_while_the_session_lives_on(driver):
     assert process.stdout.readline().strip() == "stopped"
     assert process.poll() is None
     # Spark keeps its Python workers for the next job: they may live, but nothing of the query may run in them.
-    give_up_s = time.monotonic() + 10
-    while busy := {pid: threads for pid in alive(slots) if "ZMQ" in (threads := " ".join(threads_of(pid)))}:
+    give_up_s = time.monotonic() + 150
+    while busy := {pid: threads for pid in slots if "ZMQ" in (threads := " ".join(threads_of(pid)))}:
         assert time.monotonic() < give_up_s, busy
         time.sleep(0.02)
 
 
 def threads_of(pid: int) -> list[str]:
-    """Names of a process's threads, as the operating system knows them."""
+    """Names of a process's threads, as the operating system knows them; none of one that has ended."""
     names = []
     for path in Path(f"/proc/{pid}/task").glob("*/comm"):
         with contextlib.suppress(OSError):  # Ended since.

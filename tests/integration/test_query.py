@@ -13,6 +13,7 @@ import polars as pl
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from tests.e2e.scenario import slow_while
 
 import tidegate
 from tidegate.model.errors import DataError, InvalidQuery, UserCodeFailed
@@ -60,7 +61,7 @@ def windows(df: DataFrame) -> DataFrame:
     return df.withWatermark("ts", "5 seconds").groupBy(*keys).agg(F.count("*").alias("n"), F.max("v").alias("top"))
 
 
-def wait_until(condition, query, timeout_s: float = 60.0):
+def wait_until(condition, query, timeout_s: float = 150.0):
     give_up = time.monotonic() + timeout_s
     while not (result := condition()):
         assert query.isActive, f"the query ended: {query.exception()}"
@@ -103,7 +104,7 @@ def test_a_filter_over_files_equals_batch(spark, source, tmp_path):
 
     writer = tidegate.writeStream(kept(stream(spark, source))).format("parquet").trigger(availableNow=True)
     query = writer.option("checkpointLocation", str(tmp_path / "ck")).start(str(tmp_path / "out"))
-    assert query.awaitTermination(90)
+    assert query.awaitTermination(180)
     assert_equal(spark.read.parquet(str(tmp_path / "out")), kept(batch(spark, source)))
     progress = query.lastProgress
     assert progress["sources"][0]["description"].startswith("parquet") and progress["checkpoint"]["kind"] == "final"
@@ -115,7 +116,7 @@ def test_windows_with_a_drain_equal_batch(spark, source, tmp_path):
     writer = tidegate.writeStream(windows(stream(spark, source))).format("parquet").option("atEnd", "drain")
     writer = writer.trigger(checkpoint="100 milliseconds", availableNow=True).option("batchRowsMax", 500)
     query = writer.option("checkpointLocation", str(tmp_path / "ck")).start(str(tmp_path / "out"))
-    assert query.awaitTermination(90)
+    assert query.awaitTermination(180)
     assert_equal(spark.read.parquet(str(tmp_path / "out")), windows(batch(spark, source)))
     assert "keyed by [window, k]" in query.explain_text() and "watermark" in query.explain_text(extended=True)
 
@@ -129,31 +130,24 @@ def test_a_start_on_the_same_location_goes_on_where_the_last_one_stopped(spark, 
         return writer.options(**options).start(str(tmp_path / "out"))
 
     first = run(2)
-    assert first.awaitTermination(90)
+    assert first.awaitTermination(180)
     add_file(source, 8)
     second = run(1)
-    assert second.awaitTermination(90)
+    assert second.awaitTermination(180)
     assert second.id == first.id and second.runId != first.runId
     third = run(2)
-    assert third.awaitTermination(90)
+    assert third.awaitTermination(180)
     assert_equal(spark.read.parquet(str(tmp_path / "out")), batch(spark, source))
     with pytest.raises(InvalidQuery, match="maxParallelism"):
         run(2, maxParallelism=64)
 
 
-def slowly(batches):
-    for one in batches:
-        time.sleep(0.01)
-        yield one
-
-
 def test_killed_slots_change_nothing(spark, source, tmp_path):
     """T1, T8: kill -9 of a slot in mid-run, twice; the output still equals batch."""
-
-    def shape(df: DataFrame) -> DataFrame:
-        return windows(df.mapInArrow(slowly, SCHEMA))
-
-    writer = tidegate.writeStream(shape(stream(spark, source))).format("parquet").option("atEnd", "drain")
+    slow = tmp_path / "slow"
+    slow.touch()
+    slowed = stream(spark, source).mapInArrow(slow_while(slow, 0.2), SCHEMA)
+    writer = tidegate.writeStream(windows(slowed)).format("parquet").option("atEnd", "drain")
     writer = writer.trigger(checkpoint="200 milliseconds", availableNow=True).option("batchRowsMax", 200)
     query = writer.option("checkpointLocation", str(tmp_path / "ck")).start(str(tmp_path / "out"))
     for kill in (0, 1):
@@ -164,7 +158,8 @@ def test_killed_slots_change_nothing(spark, source, tmp_path):
         os.kill(query.snapshot().pids[kill], signal.SIGKILL)
         wait_until(lambda n=kill: query.snapshot().restarts > n, query)
         wait_until(lambda: query.snapshot().phase == "running", query)
-    assert query.awaitTermination(120)
+    slow.unlink()
+    assert query.awaitTermination(180)
     assert_equal(spark.read.parquet(str(tmp_path / "out")), windows(batch(spark, source)))
     recovery = query.recoveries[0]
     assert [name for name, _ in recovery.phases] == [
@@ -187,7 +182,7 @@ def test_a_user_error_shows_the_users_traceback_first_and_ends_the_query_the_sec
     df = stream(spark, source).select(fragile("v").alias("v"))
     query = tidegate.writeStream(df).format("noop").trigger(checkpoint="100 milliseconds").start()
     with pytest.raises(UserCodeFailed) as failed:
-        query.awaitTermination(90)
+        query.awaitTermination(180)
     message = failed.value.message
     assert message.startswith("Traceback (most recent call last)")
     assert "in fragile" in message and "ValueError: cannot stand 12345" in message
@@ -201,7 +196,7 @@ def test_a_row_that_breaks_a_rule_of_sql_is_a_data_error(spark, source):
     df = stream(spark, source).select((F.lit(1) / (F.col("v") - 20_000)).alias("x"))
     query = tidegate.writeStream(df).format("noop").start()
     with pytest.raises(DataError):
-        query.awaitTermination(90)
+        query.awaitTermination(180)
 
 
 def test_process_all_available_waits_until_the_rows_are_visible(spark, source, started):
@@ -219,16 +214,16 @@ def test_process_all_available_waits_until_the_rows_are_visible(spark, source, s
 def test_a_long_call_of_user_code_fails_nothing(spark, source):
     """Heartbeats have a thread of their own: a call far longer than the silence timeout is not taken for death."""
 
-    naps_s = [3.0]
+    naps_s = [8.0]
 
     def sleeper(batches):
         time.sleep(naps_s.pop() if naps_s else 0.0)
         yield from batches
 
     df = stream(spark, source).mapInArrow(sleeper, SCHEMA)
-    writer = tidegate.writeStream(df).format("noop").option("silenceTimeout", "1 second").trigger(availableNow=True)
+    writer = tidegate.writeStream(df).format("noop").option("silenceTimeout", "5 seconds").trigger(availableNow=True)
     query = writer.option("heartbeatInterval", "100 milliseconds").start()
-    assert query.awaitTermination(90)
+    assert query.awaitTermination(180)
     assert query.recoveries == ()
 
 
@@ -237,7 +232,7 @@ def test_another_version_on_the_executors_is_refused_by_name(spark, source, monk
     monkeypatch.setattr("tidegate.spark.gang.running_versions", lambda: {**real(), "polars": "0.0.1"})
     query = tidegate.writeStream(stream(spark, source)).format("noop").start()
     with pytest.raises(InvalidQuery, match=r"polars 0\.0\.1.*runs polars"):
-        query.awaitTermination(60)
+        query.awaitTermination(180)
     assert query.snapshot().restarts == 0, "refused at once, not tried again"
 
 

@@ -94,7 +94,7 @@ def test_a_suspended_query_goes_on_elsewhere_as_if_it_had_never_stopped(
         add_trips(tmp_path / "in", number)
     moved = {"startFrom": str(tmp_path / "moved"), "startFromMode": "claim", "parallelism": "1"}
     again = start(spark, tmp_path, "new", started, end=True, **moved)
-    again.awaitTermination(120)
+    again.awaitTermination(180)
     assert again.id != query.id
     assert_same_rows(output(spark, tmp_path), batch(spark, tmp_path))
     assert LocalBlobStore(tmp_path / "moved").list("") == (), "claimed"
@@ -122,7 +122,7 @@ def test_a_drained_query_has_closed_its_windows_and_says_so_when_resumed(
     savepoint = read_savepoint(LocalBlobStore(saved))
     assert savepoint is not None and savepoint.drained and "Aggregate" in savepoint.query
     with caplog.at_level(logging.WARNING, "tidegate"):
-        start(spark, tmp_path, "new", started, end=True, startFrom=saved).awaitTermination(120)
+        start(spark, tmp_path, "new", started, end=True, startFrom=saved).awaitTermination(180)
     assert "windows are closed" in caplog.text
     assert_same_rows(output(spark, tmp_path), batch(spark, tmp_path))
 
@@ -143,10 +143,10 @@ def test_a_damaged_chunk_ends_the_query_by_name_and_its_copy_lets_it_go_on(
         path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
     damaged = start(spark, tmp_path, "here", started, end=True)
     with pytest.raises(TidegateError, match="state/") as ended:
-        damaged.awaitTermination(120)
+        damaged.awaitTermination(180)
     assert ended.value.code == "CORRUPT_SNAPSHOT" and "onCorruptCheckpoint" in ended.value.hint
     assert [one.attempt for one in damaged.recoveries] == [2], "the failure of the one attempt there was"
     for path, data in good.items():
         path.write_bytes(data)
-    start(spark, tmp_path, "here", started, end=True).awaitTermination(120)
+    start(spark, tmp_path, "here", started, end=True).awaitTermination(180)
     assert_same_rows(output(spark, tmp_path), batch(spark, tmp_path))

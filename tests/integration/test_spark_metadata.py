@@ -10,7 +10,7 @@ from tests.unit.connectors.reading import file_scan, read_all
 from tests.unit.connectors.test_file_sink import SCHEMA, rows, sink_to, writer
 from tests.unit.connectors.test_spark_log import batches, commit, committables
 
-from tidegate.connectors.files import ledger
+from tidegate.connectors.files import ledger, local_directory
 from tidegate.connectors.files.committer import FileSinkCommitter
 from tidegate.plan.relational import Sink
 
@@ -25,7 +25,7 @@ def seen_by_spark(spark: SparkSession, path: Path) -> list[int]:
 def seen_by_a_stream_of_spark(spark: SparkSession, path: Path, name: str) -> list[int]:
     stream = spark.readStream.schema("k string, n bigint").parquet(str(path))
     query = stream.writeStream.format("memory").queryName(name).trigger(availableNow=True).start()
-    assert query.awaitTermination(60)
+    assert query.awaitTermination(180)
     return sorted(row.n for row in spark.table(name).collect())
 
 
@@ -41,13 +41,13 @@ def test_spark_sees_a_commit_whole_or_not_at_all(
     sink = partitioned(out)
     commit(sink, 1)
     owed = committables(sink, 2, subtask=0) + committables(sink, 2, subtask=1) + committables(sink, 3, subtask=2)
-    real = ledger.create_whole
+    real = local_directory.create_whole
 
     def look_first(target: Path, data: bytes) -> bool:
         assert len(list(out.rglob("part-*"))) == 3 and seen_by_spark(spark, out) == [1]
         return real(target, data)
 
-    monkeypatch.setattr(ledger, "create_whole", look_first)
+    monkeypatch.setattr(local_directory, "create_whole", look_first)
     FileSinkCommitter(sink).commit(owed)
     assert seen_by_spark(spark, out) == [1, 2, 2, 3]
     frame = spark.read.parquet(str(out))
@@ -76,7 +76,7 @@ def test_a_directory_of_sparks_own_sink_is_continued(spark: SparkSession, tmp_pa
         )
         stream = spark.readStream.schema("k string, n bigint").parquet(str(tmp_path / "in"))
         writing = stream.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "cp"))
-        assert writing.trigger(availableNow=True).start(str(out)).awaitTermination(60)
+        assert writing.trigger(availableNow=True).start(str(out)).awaitTermination(180)
     assert batches_of_both(out) == ["0", "1"]
     commit(sink_to(out), 1, 2, 3)
     assert batches_of_both(out) == ["0", "1", "2", "3", "4"]

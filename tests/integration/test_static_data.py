@@ -52,7 +52,7 @@ def test_refresh_reads_the_static_side_again_and_repeats_no_row(spark: SparkSess
     try:
         query.processAllAvailable()
         add_names(tmp_path / "names", {2: "two"})
-        query.refresh(timeout=60)
+        query.refresh(timeout=150)
         add_rows(tmp_path / "rows", 1)
         query.processAllAvailable()
         rows = sorted(tuple(row) for row in spark.table("refreshed").collect())
@@ -133,11 +133,11 @@ def test_a_refresh_of_a_partitioned_side_leaves_no_old_table_behind(spark: Spark
         query.processAllAvailable()
         old = set(tables.iterdir())
         add_names(tmp_path / "names", {1: "one"})
-        query.refresh(timeout=60)
+        query.refresh(timeout=150)
         add_rows(tmp_path / "rows", 1)
         query.processAllAvailable()
         rows = sorted(tuple(row) for row in spark.table("partitioned").collect())
-        give_up = time.monotonic() + 30
+        give_up = time.monotonic() + 90
         while set(tables.iterdir()) & old and time.monotonic() < give_up:
             query.checkpoint()
         assert not set(tables.iterdir()) & old

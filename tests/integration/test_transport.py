@@ -47,7 +47,7 @@ def slot_side(driver: DriverEndpoints, control: str = "", heartbeat: str = "") -
     return SlotEndpoints(control, heartbeat, driver.directory, driver.keys)
 
 
-def wait_for(condition, timeout_s: float = 20.0):
+def wait_for(condition, timeout_s: float = 90.0):
     give_up = time.monotonic() + timeout_s
     while not (result := condition()):
         assert time.monotonic() < give_up, "it did not happen in time"
@@ -110,7 +110,7 @@ def test_elements_arrive_in_order_and_credit_comes_back(driver, context):
         assert mine.recv() == CreditReceived(THERE, 3, 1_000)
     finally:
         mine.send("done")
-        process.join(20)
+        process.join(90)
         plane.close()
         if guard:
             guard.stop()
@@ -193,7 +193,7 @@ def test_a_stranger_is_refused_and_a_slot_with_the_key_is_not(context):
         stranger.send(b"let me in")
     slot = SlotControl(outside, slot_side(driver, control.address), ATTEMPT, SlotIndex(1))
     slot.send(SlotReady(attempt=ATTEMPT, slot=SlotIndex(1)))
-    assert control.socket.poll(20_000)
+    assert control.socket.poll(90_000)
     # The slot was last to knock. Whatever the strangers sent would be here by now: all that is, is the slot's word.
     frames = []
     while control.socket.poll(300):
@@ -214,7 +214,7 @@ def test_control_messages_reach_the_slot_they_are_for(driver, context):
     wait_for(lambda: seen.update(message.slot for message in control.receive()) or len(seen) == 2)
     control.send(SlotIndex(1), EndAttempt(attempt=ATTEMPT, clean=True, reason="done"))
     control.send(SlotIndex(0), EndAttempt(attempt=Attempt(3), clean=False, reason="for its predecessor"))
-    assert slots[1].socket.poll(20_000)
+    assert slots[1].socket.poll(90_000)
     assert list(slots[1].receive()) == [EndAttempt(attempt=ATTEMPT, clean=True, reason="done")]
     assert not slots[0].socket.poll(200)
     for slot in slots:
@@ -228,16 +228,18 @@ def test_a_slot_that_falls_silent_is_reported_once_and_one_that_works_is_not(con
     driver = DriverEndpoints.on_one_host()
     silent: list[int] = []
     heard: Counter[int] = Counter()
-    heartbeat = DriverHeartbeat(context, driver, ATTEMPT, 20, 400, silent.append, lambda one: heard.update([one.slot]))
+    heartbeat = DriverHeartbeat(
+        context, driver, ATTEMPT, 20, 2_000, silent.append, lambda one: heard.update([one.slot])
+    )
     lost: list[str] = []
     endpoints = slot_side(driver, heartbeat=heartbeat.address)
     slots = [SlotHeartbeat(context, endpoints, ATTEMPT, SlotIndex(index), 20, 60_000, lost.append) for index in (0, 1)]
-    # One every 20 ms: forty of them take longer than the silence that is reported.
-    wait_for(lambda: min(heard[0], heard[1]) >= 40)
+    # One every 20 ms: so many of them take longer than the silence that is reported.
+    wait_for(lambda: min(heard[0], heard[1]) >= 110)
     assert silent == []
     slots[1].stop()
     wait_for(lambda: silent)
-    until = heard[0] + 40
+    until = heard[0] + 110
     wait_for(lambda: heard[0] >= until)
     assert silent == [1] and lost == []
     slots[0].stop()
@@ -280,13 +282,13 @@ def test_a_slot_notices_that_its_driver_is_gone(context):
         told.set()
 
     slot = SlotHeartbeat(
-        context, slot_side(driver, heartbeat=heartbeat.address), ATTEMPT, SlotIndex(0), 20, 300, on_lost
+        context, slot_side(driver, heartbeat=heartbeat.address), ATTEMPT, SlotIndex(0), 20, 2_000, on_lost
     )
     # Answered every 20 ms, for longer than the silence that it would notice.
-    wait_for(lambda: len(heard) >= 30)
+    wait_for(lambda: len(heard) >= 110)
     assert not lost
     heartbeat.stop()
-    assert told.wait(10)
+    assert told.wait(90)
     slot.stop()
     assert "silent" in lost[0]
     driver.remove()
@@ -302,7 +304,7 @@ def test_a_stuck_slot_whose_driver_is_gone_loses_its_process():
     endpoints = SlotEndpoints("", "ipc:///tmp/tg-nobody-listens-here", None, None)
     process = PROCESSES.Process(target=stuck_slot, args=(endpoints,))
     process.start()
-    process.join(20)
+    process.join(90)
     if process.is_alive() and process.pid is not None:
         os.kill(process.pid, signal.SIGKILL)
     assert process.exitcode == 1
@@ -320,11 +322,11 @@ def test_a_driver_that_was_kept_from_running_blames_nobody(context):
     assert mine.recv() == "heard of it"
     assert process.pid is not None
     os.kill(process.pid, signal.SIGSTOP)
-    time.sleep(1.0)  # How long it is kept from running: more than twice its timeout.
+    time.sleep(3.0)  # How long it is kept from running: twice its timeout.
     os.kill(process.pid, signal.SIGCONT)
     mine.send("what did you see?")
     assert mine.recv() == []
-    process.join(20)
+    process.join(90)
     slot.stop()
     driver.remove()
 
@@ -332,7 +334,7 @@ def test_a_driver_that_was_kept_from_running_blames_nobody(context):
 def pausing_driver(driver: DriverEndpoints, pipe: Connection) -> None:
     silent: list[int] = []
     heard: list[SlotAlive] = []
-    heartbeat = DriverHeartbeat(zmq.Context(), driver, ATTEMPT, 20, 400, silent.append, heard.append)
+    heartbeat = DriverHeartbeat(zmq.Context(), driver, ATTEMPT, 20, 1_500, silent.append, heard.append)
     pipe.send(heartbeat.address)
     wait_for(lambda: heard)
     pipe.send("heard of it")
@@ -367,7 +369,7 @@ def test_a_slot_that_is_stuck_in_its_loop_is_reported_by_its_heartbeat_and_leave
         return any(isinstance(one, SlotFailed) for one in arrived)
 
     wait_for(failed)
-    process.join(20)
+    process.join(90)
     assert process.exitcode == 1
     heartbeat.stop()
     control.close()

@@ -1,4 +1,4 @@
-"""As much of Google's and Azure's object stores as a client needs to create, read, list and delete, on 127.0.0.1.
+"""As much of Google's and Azure's object stores as a client needs to create, copy, read, list and delete, on 127.0.0.1.
 
 Neither vendor's own server can be had for tests. This one keeps the rules that matter here, of both at once: a create with its vendor's
 condition is refused when the object is there, metadata has names that Azure takes, and an unconditional put is an error of the test.
@@ -39,6 +39,8 @@ class _Handler(BaseHTTPRequestHandler):
     def do_PUT(self) -> None:
         data = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         marks = {name.lower(): value for name, value in self.headers.items() if name.lower().startswith(_METADATA)}
+        if copied := self.headers.get("x-goog-copy-source") or self.headers.get("x-ms-copy-source"):
+            return self._copy(self._key_of(copied if "://" in copied else f"/{copied}"))
         if not all(_IDENTIFIER.fullmatch(name.split("-meta-")[1]) for name in marks):
             return self._answer(400, "InvalidMetadata")
         if self.headers.get("If-None-Match") != "*" and self.headers.get("x-goog-if-generation-match") != "0":
@@ -48,6 +50,14 @@ class _Handler(BaseHTTPRequestHandler):
                 return self._answer(412 if "x-goog-if-generation-match" in self.headers else 409, "BlobAlreadyExists")
             self.server.objects[self._key] = (data, marks)
         return self._answer(201)
+
+    def _copy(self, source: str) -> None:
+        with self.server.lock:
+            found = self.server.objects.get(source)
+            if found is None:
+                return self._answer(404, "BlobNotFound" if "x-ms-version" in self.headers else "NoSuchKey")
+            self.server.objects[self._key] = found
+        return self._answer(202, headers={"x-ms-copy-status": "success"})
 
     def do_GET(self) -> None:
         query = parse_qs(urlsplit(self.path).query)

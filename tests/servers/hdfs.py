@@ -84,6 +84,15 @@ class Hdfs:
             return bool(json.loads(details.read_text()))
         return False
 
+    def set_space_quota(self, path: str, size_bytes: int | None) -> None:
+        """How much a directory may hold, all copies of a block counted; None: whatever there is room for."""
+        quota = ["-clrSpaceQuota"] if size_bytes is None else ["-setSpaceQuota", str(size_bytes)]
+        tool = ["org.apache.hadoop.hdfs.tools.DFSAdmin", "-fs", self.uri, *quota, path]
+        flags = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{jars('hdfs-3.5.0', _POM)}/*"]
+        done = subprocess.run(["java", *flags, *tool], capture_output=True, text=True, timeout=UP_SECONDS_MAX)
+        if done.returncode:
+            raise RuntimeError(f"the quota of {path} cannot be set: {done.stderr[-3000:]}")
+
     @property
     def pid(self) -> int:
         return self._process.pid

@@ -20,20 +20,24 @@ import signal
 import subprocess
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # pyright: ignore[reportPrivateImportUsage]
 from tests.servers.certificates import self_signed
 from tests.servers.jars import jars
-from tests.servers.processes import accepts, die_with_parent, free_ports
+from tests.servers.processes import accepts, await_up, die_with_parent, free_ports
 
 USER, PASSWORD = "alice", "alice's secret"
 """Known on the SASL listener, by PLAIN and by SCRAM-SHA-256 and -512."""
 
 QUIET = {"log_level": 0}
 """A client that does not write about a dead broker to stderr."""
+
+QUICK_JAVA = ("-XX:TieredStopAtLevel=1",)
+"""Fast to start: the quick compiler alone. Not for a broker whose speed is measured."""
 
 UP_SECONDS_MAX = 150.0
 _POM = Path(__file__).with_name("kafka-pom.xml")
@@ -42,30 +46,56 @@ _LOG4J = """<Configuration status="WARN"><Appenders><Console name="C"><PatternLa
 
 
 class Broker:
-    """One node, broker and controller in one. Keeps its ports and its data over ``kill`` and ``start``."""
+    """One node, broker and controller in one. Keeps its ports and its data over ``kill`` and ``start``.
 
-    def __init__(self, directory: Path, properties: Mapping[str, str | int], heap: str) -> None:
+    ``joins``: it is a broker alone, number ``node`` of the cluster that this one controls.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        properties: Mapping[str, str | int],
+        heap: str,
+        java: Sequence[str] = QUICK_JAVA,
+        *,
+        joins: Broker | None = None,
+        node: int = 1,
+    ) -> None:
         self.directory = directory
+        self._flags = java
         self.log = directory / "broker.log"
         self._heap = heap
         self._libs = jars("kafka-4.3.1", _POM)
         self._process: subprocess.Popen[bytes] | None = None
         self._names = itertools.count()
-        plain, sasl, tls, controller = free_ports(4)
+        plain, sasl, tls, mutual, controller = free_ports(5)
         self.bootstrap = f"127.0.0.1:{plain}"
         self.sasl_bootstrap = f"127.0.0.1:{sasl}"
         """Security protocol SASL_PLAINTEXT."""
         self.tls_bootstrap = f"127.0.0.1:{tls}"
         """Security protocol SSL, with a certificate that ``certificate.trusted`` vouches for."""
+        self.mutual_bootstrap = f"127.0.0.1:{mutual}"
+        """The same, for clients that show ``client_certificate``."""
         self._port = plain
         directory.mkdir(parents=True, exist_ok=True)
         self.certificate = self_signed(directory)
+        self.client_certificate = self_signed(directory / "client")
         (directory / "log4j2.xml").write_text(_LOG4J)
         self._configuration = directory / "server.properties"
-        ports = {"PLAINTEXT": plain, "SASL": sasl, "TLS": tls}
+        ports = {"PLAINTEXT": plain, "SASL": sasl, "TLS": tls, "MUTUAL": mutual}
         known = _configuration(directory / "data", ports, controller)
-        known |= {"listener.name.tls.ssl.keystore.type": "PEM"}
-        known |= {"listener.name.tls.ssl.keystore.location": self.certificate.secret}
+        for listener in ("tls", "mutual"):
+            known |= {f"listener.name.{listener}.ssl.keystore.type": "PEM"}
+            known |= {f"listener.name.{listener}.ssl.keystore.location": self.certificate.secret}
+        known |= {"listener.name.mutual.ssl.client.auth": "required"}
+        known |= {"listener.name.mutual.ssl.truststore.type": "PEM"}
+        known |= {"listener.name.mutual.ssl.truststore.location": self.client_certificate.trusted}
+        self._cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        self._voters = known["controller.quorum.voters"]
+        if joins is not None:
+            self._cluster, self._voters = joins._cluster, joins._voters
+            known |= {"process.roles": "broker", "node.id": node, "controller.quorum.voters": self._voters}
+            known |= {"listeners": _listeners(ports)}
         known |= properties
         self._configuration.write_text("".join(f"{key}={value}\n" for key, value in known.items()))
         self._format()
@@ -78,6 +108,11 @@ class Broker:
 
     def start(self) -> None:
         """Returns when it answers."""
+        self.launch()
+        await_up(self.is_up, UP_SECONDS_MAX, "the Kafka broker", self._tail)
+
+    def launch(self) -> None:
+        """Does not wait: ``is_up`` says when it answers. It ends with the thread that called this, at the latest."""
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 [*self._java(self._heap), "kafka.Kafka", str(self._configuration)],
@@ -85,13 +120,12 @@ class Broker:
                 stderr=log,
                 preexec_fn=die_with_parent,
             )
-        until = time.monotonic() + UP_SECONDS_MAX
-        while not accepts(self._port):
-            if self._process.poll() is not None:
-                raise RuntimeError(f"the Kafka broker ended while starting; its log ends with\n{self._tail()}")
-            if time.monotonic() > until:
-                raise TimeoutError(f"the Kafka broker is not up after {UP_SECONDS_MAX} s; log:\n{self._tail()}")
-            time.sleep(0.05)
+
+    def is_up(self) -> bool:
+        """RuntimeError if it has ended by itself."""
+        if self._process is not None and self._process.poll() is not None:
+            raise RuntimeError(f"the Kafka broker has ended; its log ends with\n{self._tail()}")
+        return self._process is not None and accepts(self._port)
 
     def kill(self) -> None:
         """As power failure does it: SIGKILL, no farewell."""
@@ -116,14 +150,27 @@ class Broker:
         self._admin = self._admin or AdminClient({"bootstrap.servers": self.bootstrap, **QUIET})
         return self._admin
 
-    def topic(self, name: str = "", *, partitions: int = 1, config: Mapping[str, str] | None = None) -> str:
+    def topic(
+        self, name: str = "", *, partitions: int = 1, replicas: int = 1, config: Mapping[str, str] | None = None
+    ) -> str:
         """Makes a topic and returns its name: a fresh one unless given."""
         name = name or f"topic-{next(self._names)}-{uuid.uuid4().hex[:6]}"
-        made = self.admin.create_topics([NewTopic(name, partitions, 1, config=dict(config or {}))])
-        made[name].result(30)
+        made = self.admin.create_topics([NewTopic(name, partitions, replicas, config=dict(config or {}))])
+        made[name].result(90)
+        self.await_partitions(name, partitions)
         return name
 
-    def read(self, topic: str, rows: int, *, seconds: float = 20.0, committed: bool = True) -> list[Message]:
+    def await_partitions(self, topic: str, count: int) -> None:
+        """Returns when clients are told of so many, each with a leader: the broker learns a moment later what its controller has made."""
+        until = time.monotonic() + UP_SECONDS_MAX
+        while True:
+            known = self.admin.list_topics(topic, timeout=30).topics[topic].partitions
+            if len(known) == count and all(one.leader >= 0 for one in known.values()):
+                return
+            assert time.monotonic() < until, f"{topic} has the partitions {known}"
+            time.sleep(0.01)
+
+    def read(self, topic: str, rows: int, *, seconds: float = 90.0, committed: bool = True) -> list[Message]:
         """The topic from its beginning: waits until ``rows`` messages are there (visibility lags behind a commit), then looks
         whether there are more. Returns what it has when the time is over."""
         with contextlib.closing(Reading(self.bootstrap, topic, committed=committed)) as reading:
@@ -131,12 +178,10 @@ class Broker:
             return found + reading.rest()
 
     def _java(self, heap: str) -> list[str]:
-        """Fast to start: one collector thread, the quick compiler."""
-        flags = [f"-Xmx{heap}", "-Xms64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
+        flags = [f"-Xmx{heap}", "-Xms64m", "-XX:+UseSerialGC", "-Xshare:auto", *self._flags]
         return ["java", *flags, f"-Dlog4j2.configurationFile={self.directory / 'log4j2.xml'}", "-cp", f"{self._libs}/*"]
 
     def _format(self) -> None:
-        cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         users = [
             argument
             for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -147,8 +192,7 @@ class Broker:
                 *self._java("64m"),
                 "kafka.tools.StorageTool",
                 "format",
-                "-t",
-                cluster,
+                f"--cluster-id={self._cluster}",
                 "-c",
                 str(self._configuration),
                 *users,
@@ -192,7 +236,7 @@ class Reading:
             found += [message for message in self._consumer.consume(10_000, min(left, 0.2)) if not _checked(message)]
         return found
 
-    def rest(self, seconds: float = 5.0) -> list[Message]:
+    def rest(self, seconds: float = 60.0) -> list[Message]:
         """What is there already: reads until every partition says that it is at its end."""
         self._consumer.assign([TopicPartition(p.topic, p.partition, p.offset) for p in self._positions()])
         found: list[Message] = []
@@ -221,6 +265,7 @@ def kafka_broker(
     properties: Mapping[str, str | int] | None = None,
     heap: str = "256m",
     session_ms: int = 3_000,
+    java: Sequence[str] = QUICK_JAVA,
 ) -> Iterator[Broker]:
     """A running broker with its data under ``directory``; ``properties`` go over the ones below. It is gone afterwards.
 
@@ -228,7 +273,7 @@ def kafka_broker(
     machine is taken for dead.
     """
     session = {"broker.session.timeout.ms": session_ms, "broker.heartbeat.interval.ms": max(100, session_ms // 6)}
-    broker = Broker(directory, session | dict(properties or {}), heap)
+    broker = Broker(directory, session | dict(properties or {}), heap, java)
     try:
         broker.start()
         yield broker
@@ -236,8 +281,38 @@ def kafka_broker(
         broker.close()
 
 
+@contextlib.contextmanager
+def kafka_cluster(directory: Path, *, brokers: int = 3, session_ms: int = 6_000) -> Iterator[list[Broker]]:
+    """Brokers that hold copies of each other's data; the first one is the only controller, and has to live."""
+    properties = {
+        "broker.session.timeout.ms": session_ms,
+        "broker.heartbeat.interval.ms": session_ms // 6,
+        "transaction.state.log.replication.factor": brokers,
+        "offsets.topic.replication.factor": brokers,
+    }
+    first = Broker(directory / "1", properties, "192m")
+    cluster = [first]
+    with ThreadPoolExecutor(brokers) as makers:
+        cluster += makers.map(
+            lambda node: Broker(directory / f"{node}", properties, "192m", joins=first, node=node),
+            range(2, brokers + 1),
+        )
+    try:
+        for broker in cluster:
+            broker.launch()
+        for broker in cluster:
+            await_up(broker.is_up, UP_SECONDS_MAX, "a Kafka broker of several", broker._tail)
+        # Each of them answers before the controller counts it.
+        registered = lambda: len(first.admin.list_topics(timeout=20).brokers) == brokers  # noqa: E731
+        await_up(registered, UP_SECONDS_MAX, "the Kafka cluster", first._tail)
+        yield cluster
+    finally:
+        for broker in cluster:
+            broker.close()
+
+
 def _configuration(data: Path, ports: Mapping[str, int], controller: int) -> dict[str, str | int | Path]:
-    protocols = {"SASL": "SASL_PLAINTEXT", "TLS": "SSL"}
+    protocols = {"SASL": "SASL_PLAINTEXT", "TLS": "SSL", "MUTUAL": "SSL"}
     login = "org.apache.kafka.common.security"
     user = f'user_{USER}="{PASSWORD}"'
     scram = f"{login}.scram.ScramLoginModule required;"

@@ -18,7 +18,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -29,6 +28,7 @@ from typing import Any
 from urllib.parse import quote
 
 import psycopg
+from tests.servers.processes import await_up, free_ports
 
 UP_SECONDS_MAX = 60.0
 USER, PASSWORD = "tide", "tide's secret"
@@ -64,7 +64,7 @@ class Server:
         self._user = "nobody" if os.geteuid() == 0 else None
         self._process: subprocess.Popen[bytes] | None = None
         self._names = itertools.count()
-        self.port = _free_port()
+        (self.port,) = free_ports(1)
         self._settings = {**_QUICK, **settings, "port": self.port, "unix_socket_directories": str(directory)}
         secret = directory / "password"
         secret.write_text(PASSWORD)
@@ -96,6 +96,11 @@ class Server:
 
     def start(self) -> None:
         """Returns when it answers."""
+        self.launch()
+        await_up(self.is_up, UP_SECONDS_MAX, "PostgreSQL", self._tail)
+
+    def launch(self) -> None:
+        """Does not wait: ``is_up`` says when it answers. It ends with the thread that called this, at the latest."""
         settings = [part for name, value in self._settings.items() for part in ("-c", f"{name}={value}")]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
@@ -106,17 +111,16 @@ class Server:
                 cwd=self.directory,
                 preexec_fn=_end_with_parent,
             )
-        until = time.monotonic() + UP_SECONDS_MAX
-        while True:
-            try:
-                psycopg.connect(self.url(), connect_timeout=2).close()
-                return
-            except psycopg.OperationalError:
-                if self._process.poll() is not None:
-                    raise RuntimeError(f"PostgreSQL ended while starting; its log:\n{self._tail()}") from None
-                if time.monotonic() > until:
-                    raise TimeoutError(f"PostgreSQL is not up after {UP_SECONDS_MAX} s; log:\n{self._tail()}") from None
-                time.sleep(0.02)
+
+    def is_up(self) -> bool:
+        """RuntimeError if it has ended by itself."""
+        if self._process is not None and self._process.poll() is not None:
+            raise RuntimeError(f"PostgreSQL has ended; its log ends with\n{self._tail()}")
+        try:
+            psycopg.connect(self.url(), connect_timeout=2).close()
+        except psycopg.OperationalError:
+            return False
+        return True
 
     def kill(self) -> None:
         """SIGKILL to all of its processes: no farewell, recovery from the log at the next start."""
@@ -180,12 +184,6 @@ def postgres_server(**settings: str | int) -> Iterator[Server]:
 def _children(pid: int) -> list[int]:
     found = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], stdout=subprocess.PIPE, text=True).stdout
     return [int(line) for line in found.split()]
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _end_with_parent() -> None:

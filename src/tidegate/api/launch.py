@@ -50,6 +50,7 @@ from tidegate.spark.checks import check_session, choose_parallelism, refuse_conn
 from tidegate.spark.driver import JobMaster
 from tidegate.storage.open import absolute_path, open_store
 from tidegate.storage.options import StorageOptions
+from tidegate.storage.output_directory import open_directory
 from tidegate.storage.rocksdb_entries import check_backend
 
 log = logging.getLogger("tidegate")
@@ -294,7 +295,7 @@ def prepare(request: PipelineRequest) -> PreparedPipeline:
         request,
         config,
         with_pipeline(graph, pipeline.pipeline, config),
-        RealConnectors(store),
+        RealConnectors(store, partial(open_directory, options=storage)),
         guarantees,
         store,
         location,

@@ -21,6 +21,7 @@ from tidegate.checkpoint.storing import error_from
 from tidegate.model.errors import CorruptSnapshot, InvalidQuery, TidegateError
 from tidegate.model.ids import Attempt, PipelineId
 from tidegate.storage.errors import Refused
+from tidegate.storage.spreading import side_by_side
 
 log = logging.getLogger("tidegate")
 
@@ -143,7 +144,7 @@ def _import(
             )
         refuse_unfit(found, plan_for(document.pipeline))
         _warn(found)
-        ref = importing.perform_import(found, store, location, document.pipeline)
+        ref = importing.perform_import(found, store, location, document.pipeline, side_by_side)
         log.info("%s starts from checkpoint %s of %s", location, ref.checkpoint, start_from.path)
     if start_from.claim and found is not None:
         for problem in importing.delete_claimed(found):

@@ -28,16 +28,17 @@ from tidegate.checkpoint.layout import (
     parse,
 )
 from tidegate.checkpoint.manifest import Import, Manifest, decode, encode
-from tidegate.checkpoint.ports import BlobStore
+from tidegate.checkpoint.ports import BlobStore, Spread, delete_all, one_by_one
 from tidegate.checkpoint.savepoint import (
     Savepoint,
     copy_chunk,
     create_same,
     read_savepoint,
+    sizes_of,
     stored_chunks,
     without_committables,
 )
-from tidegate.model.errors import InvalidQuery, TidegateError
+from tidegate.model.errors import InvalidQuery
 from tidegate.model.ids import OperatorId, PipelineId, SlotIndex
 from tidegate.model.snapshot import ChunkHandle, OperatorSnapshot
 
@@ -92,11 +93,13 @@ def checksum_of(document: Savepoint | Manifest) -> str:
     return f"{zlib.crc32(encode(document)):08x}"
 
 
-def perform_import(found: Importable, target: BlobStore, location: str, pipeline: PipelineId) -> ManifestRef:
+def perform_import(
+    found: Importable, target: BlobStore, location: str, pipeline: PipelineId, spread: Spread = one_by_one
+) -> ManifestRef:
     """Copy the checkpoint into ``target``, its manifest last. Repeating it, also after a crash, gives the same files."""
     manifest, new_keys = relocated(found.manifest, pipeline)
-    for key, chunk in stored_chunks(found.manifest).items():
-        copy_chunk(found.store, key, chunk, target, new_keys[key])
+    stored = stored_chunks(found.manifest)
+    spread(lambda key: copy_chunk(found.store, key, stored[key], target, new_keys[key]), sizes_of(stored))
     create_same(target, manifest_key(manifest.ref), encode(manifest), location)
     return manifest.ref
 
@@ -138,14 +141,10 @@ def delete_claimed(found: Importable) -> tuple[str, ...]:
 
     Returns what could not be deleted, with the reason.
     """
-    problems: list[str] = []
-    for key in (*stored_chunks(found.manifest), SAVEPOINT_KEY):
-        try:
-            if key != SAVEPOINT_KEY or not problems:
-                found.store.delete(key)
-        except TidegateError as error:
-            problems.append(f"{key}: {error.message}")
-    return tuple(problems)
+    problems = delete_all(found.store, tuple(stored_chunks(found.manifest)))
+    if not problems:
+        problems = delete_all(found.store, (SAVEPOINT_KEY,))
+    return tuple(f"{key}: {problem}" for key, problem in problems.items())
 
 
 def _nothing_there(path: str, store: BlobStore) -> InvalidQuery:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias, runtime_checkable
 
 from tidegate.checkpoint.layout import PROBE_PREFIX
-from tidegate.model.errors import InvalidQuery
+from tidegate.model.errors import InvalidQuery, TidegateError
+from tidegate.state.encoded import Encoded
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +49,47 @@ class BlobStore(Protocol):
 
 @runtime_checkable
 class PutsOwn(Protocol):
-    """What a store has that can send large objects in parts, but not make the last step conditional."""
+    """What a store has that takes large objects in pieces, as they lie in memory."""
 
-    def put_own(self, key: str, data: bytes) -> None:
+    def put_own(self, key: str, data: Encoded) -> None:
         """Store an object, whole or not at all, under a key that nobody but the caller can form: it may replace an earlier try of his.
 
         Raises ``Unavailable`` when the outcome is unknown.
         """
         ...
+
+
+@runtime_checkable
+class DeletesMany(Protocol):
+    """What a store has that deletes many objects in less time than one after the other."""
+
+    def delete_many(self, keys: Sequence[str]) -> dict[str, str]:
+        """Delete them in no particular order; one that is not there is no error. Those that could not be deleted, with the reason."""
+        ...
+
+
+def delete_all(store: BlobStore, keys: Sequence[str]) -> dict[str, str]:
+    """Delete the keys, which may happen in any order. Those that could not be deleted, with the reason."""
+    if isinstance(store, DeletesMany):
+        return store.delete_many(keys)
+    problems: dict[str, str] = {}
+    for key in keys:
+        try:
+            store.delete(key)
+        except TidegateError as error:
+            problems[key] = error.message
+    return problems
+
+
+Spread: TypeAlias = Callable[[Callable[[str], object], Mapping[str, int]], None]
+"""``(do, sizes)``: ``do`` for every key, perhaps several at a time; ``sizes``: how many bytes it handles for each.
+
+When one fails none is begun any more; those under way are waited for, and what failed first is raised."""
+
+
+def one_by_one(do: Callable[[str], object], sizes_bytes: Mapping[str, int]) -> None:
+    for key in sizes_bytes:
+        do(key)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,7 @@ committables, and starting from it publishes nothing twice.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
@@ -17,7 +16,7 @@ from tidegate.checkpoint.effects import ExportSavepoint
 from tidegate.checkpoint.events import SavepointExported, SavepointFailed
 from tidegate.checkpoint.layout import SAVEPOINT_KEY, chunk_key
 from tidegate.checkpoint.manifest import Manifest, decode, encode
-from tidegate.checkpoint.ports import BlobStore, Created, probe
+from tidegate.checkpoint.ports import BlobStore, Created, Spread, delete_all, one_by_one, probe
 from tidegate.checkpoint.storing import failure_of
 from tidegate.model.errors import CorruptSnapshot, InvalidQuery, TidegateError, Unavailable
 from tidegate.model.snapshot import ChunkHandle
@@ -53,6 +52,7 @@ def perform_export(
     *,
     query: str = "",
     created_by: str = "",
+    spread: Spread = one_by_one,
 ) -> SavepointExported | SavepointFailed:
     """Copy the checkpoint out of ``source``. Blocking; may be repeated, and repeating it changes nothing."""
     checkpoint = effect.manifest.checkpoint
@@ -60,13 +60,15 @@ def perform_export(
         savepoint = Savepoint(
             manifest=without_committables(effect.manifest), query=query, created_by=created_by, drained=effect.drained
         )
-        export(savepoint, source, open_target(effect.target), effect.target)
+        export(savepoint, source, open_target(effect.target), effect.target, spread)
     except TidegateError as error:
         return SavepointFailed(now_ms(), effect.attempt, checkpoint, effect.target, failure_of(error))
     return SavepointExported(now_ms(), effect.attempt, checkpoint, effect.target)
 
 
-def export(savepoint: Savepoint, source: BlobStore, target: BlobStore, target_name: str) -> None:
+def export(
+    savepoint: Savepoint, source: BlobStore, target: BlobStore, target_name: str, spread: Spread = one_by_one
+) -> None:
     """Raises ``InvalidQuery`` when ``target`` holds anything else, ``CorruptSnapshot`` when a chunk of the source is bad.
 
     What it made is then taken away again as far as the target lets it, so that another try may have the same place.
@@ -76,21 +78,23 @@ def export(savepoint: Savepoint, source: BlobStore, target: BlobStore, target_na
     if target.read(SAVEPOINT_KEY) == document:
         return
     refuse_occupied(target, target_name, allowed=stored)
-    made: list[str] = []
+    made: set[str] = set()
     chunks_stand = False
+
+    def copy(key: str) -> None:
+        made.add(key)
+        if not copy_chunk(source, key, stored[key], target, key):
+            made.discard(key)
+
     try:
-        for key, chunk in stored.items():
-            made.append(key)
-            if not copy_chunk(source, key, chunk, target, key):
-                made.pop()
+        spread(copy, sizes_of(stored))
         chunks_stand = True
         create_same(target, SAVEPOINT_KEY, document, target_name)
     except TidegateError as error:
         # A document whose creation is reported as failed may still appear, and must be whole then; a refused one cannot.
         may_appear = chunks_stand and isinstance(error, Unavailable)
-        for key in () if may_appear else made:
-            with suppress(TidegateError):
-                target.delete(key)
+        if not may_appear:
+            delete_all(target, sorted(made))
         raise
 
 
@@ -115,6 +119,10 @@ def stored_chunks(manifest: Manifest) -> dict[str, ChunkHandle]:
     """Key → chunk, of every file the checkpoint needs, in order."""
     chunks = {chunk_key(chunk.name): chunk for chunk in manifest.chunks() if chunk.data is None}
     return dict(sorted(chunks.items()))
+
+
+def sizes_of(chunks: Mapping[str, ChunkHandle]) -> dict[str, int]:
+    return {key: chunk.size_bytes for key, chunk in chunks.items()}
 
 
 def copy_chunk(source: BlobStore, key: str, chunk: ChunkHandle, target: BlobStore, target_key: str) -> bool:

@@ -37,13 +37,16 @@ from tidegate.checkpoint.events import (
     RestoredUnknown,
     RestoredWritten,
 )
-from tidegate.checkpoint.layout import claim_key, committed_key, manifest_key, restored_key
+from tidegate.checkpoint.layout import STATE_PREFIX, claim_key, committed_key, manifest_key, restored_key
 from tidegate.checkpoint.manifest import Claim, Committed, Restored, decode, encode
 from tidegate.checkpoint.plan import CheckpointPlan
-from tidegate.checkpoint.ports import BlobStore, Created
+from tidegate.checkpoint.ports import BlobStore, Created, DeletesMany, delete_all
 from tidegate.checkpoint.recovery import facts_from
 from tidegate.model.errors import CorruptSnapshot, TidegateError, Unavailable
 from tidegate.model.ids import Attempt
+
+CHUNKS_AT_ONCE = 100
+"""Deleted between two looks at the clock."""
 
 StorageEffect: TypeAlias = (
     WriteClaim | ListLocation | WriteRestored | LookForClaim | StoreManifest | MarkCommitted | Delete
@@ -158,11 +161,18 @@ def _manifest(effect: StoreManifest, store: BlobStore, now_ms: Callable[[], int]
 def _delete(effect: Delete, store: BlobStore, now_ms: Callable[[], int]) -> Event:
     deadline_ms = now_ms() + effect.timeout_ms
     undeletable: list[tuple[str, str]] = []
-    for index, key in enumerate(effect.keys):
+    done = 0
+    while done < len(effect.keys):
         if now_ms() >= deadline_ms:
-            return CleanupDone(now_ms(), effect.attempt, tuple(undeletable), effect.keys[index:])
-        try:
-            store.delete(key)
-        except TidegateError as error:
-            undeletable.append((key, error.message))
+            return CleanupDone(now_ms(), effect.attempt, tuple(undeletable), effect.keys[done:])
+        at_once = CHUNKS_AT_ONCE if isinstance(store, DeletesMany) else 1
+        together = _together(effect.keys[done : done + at_once])
+        undeletable += delete_all(store, together).items()
+        done += len(together)
     return CleanupDone(now_ms(), effect.attempt, tuple(undeletable))
+
+
+def _together(keys: tuple[str, ...]) -> tuple[str, ...]:
+    """The first of them that may be deleted in any order: chunks. A manifest and its mark keep their turn."""
+    other = next((index for index, key in enumerate(keys) if not key.startswith(STATE_PREFIX)), len(keys))
+    return keys[: max(1, other)]

@@ -8,9 +8,10 @@ from typing import Protocol, runtime_checkable
 
 from tidegate.checkpoint import layout
 from tidegate.checkpoint.layout import ManifestRef
-from tidegate.checkpoint.ports import BlobStore, PutsOwn
-from tidegate.model.errors import Bug, CorruptSnapshot
+from tidegate.checkpoint.ports import BlobStore, PutsOwn, delete_all
+from tidegate.model.errors import Bug, CorruptSnapshot, Unavailable
 from tidegate.model.ids import Attempt, OperatorId, SlotIndex
+from tidegate.state.encoded import Encoded
 
 DONE_RETAINED = 2_000
 """Twice as many as checkpoints can be retained: whichever of them is restored, its batches are known to be done."""
@@ -49,7 +50,7 @@ class Batches:
         key = layout.waiting_key(self._sink, attempt, subtask, number)
         # Refused means that our own earlier try landed: nobody else can form this name.
         if isinstance(self._store, PutsOwn):
-            self._store.put_own(key, data)
+            self._store.put_own(key, Encoded.of(data))
         else:
             self._store.create(key, data)
         return key
@@ -70,8 +71,10 @@ class Batches:
         return [WaitingObject(key, *origin) for key, origin in found if origin[0] < attempt]
 
     def delete(self, keys: Iterable[str]) -> None:
-        for key in keys:
-            self._store.delete(key)
+        """Raises ``Unavailable`` when some of them could not be deleted."""
+        if problems := delete_all(self._store, tuple(keys)):
+            key, problem = next(iter(problems.items()))
+            raise Unavailable(f"cannot delete {key}: {problem}", hint="it is tried again")
 
     def is_done(self, ref: ManifestRef) -> bool:
         return self._store.read(layout.done_key(self._sink, ref)) is not None

@@ -18,6 +18,15 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
+def make_directory(directory: Path) -> None:
+    """With its parents. Each new name is on the disk when this returns."""
+    if directory.is_dir():
+        return
+    make_directory(directory.parent)
+    directory.mkdir(exist_ok=True)
+    sync(directory.parent)
+
+
 def create_whole(target: Path, data: bytes) -> bool:
     """Makes ``target`` with all of ``data``, unless the name is taken: of any number of callers exactly one gets True.
 

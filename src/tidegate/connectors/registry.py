@@ -14,6 +14,7 @@ from tidegate.checkpoint.ports import BlobStore
 from tidegate.connectors.batches import UsesLocation
 from tidegate.model.config import QueryConfig
 from tidegate.model.errors import InvalidQuery
+from tidegate.operators.output_directory import OpenDirectory, ReachesDirectories
 from tidegate.operators.ports import SinkCommitter, SinkConnector, SourceConnector, SplitEnumerator
 from tidegate.plan.relational import Scan, Sink
 
@@ -98,9 +99,11 @@ SINKS = {
 class RealConnectors:
     """Stateless: as many as one likes may exist, in any process."""
 
-    def __init__(self, store: BlobStore | None = None) -> None:
-        """``store``: the checkpoint location, for sinks that keep something there. Without it they can be checked, not used."""
+    def __init__(self, store: BlobStore | None = None, open_directory: OpenDirectory | None = None) -> None:
+        """``store``: the checkpoint location, for sinks that keep something there. ``open_directory``: for sinks that write to
+        directories elsewhere. Without them they can be checked, not used."""
         self._store = store
+        self._open_directory = open_directory
 
     def source(self, scan: Scan) -> SourceConnector:
         return _source(scan).source(scan)
@@ -117,6 +120,8 @@ class RealConnectors:
     def _at_home(self, side: Side) -> Side:
         if self._store is not None and isinstance(side, UsesLocation):
             side.use(self._store)
+        if self._open_directory is not None and isinstance(side, ReachesDirectories):
+            side.reach(self._open_directory)
         return side
 
     def formats(self) -> dict[str, tuple[str, ...]]:

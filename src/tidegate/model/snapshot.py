@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+
 import msgspec
 
 from tidegate.model.ids import CheckpointId, OperatorId, SlotIndex
@@ -75,6 +78,12 @@ class Committable(msgspec.Struct, frozen=True, kw_only=True):
     def place(self) -> tuple[CheckpointId, SlotIndex, int]:
         """Its place among those of a sink: commits go by it. No two have the same."""
         return self.checkpoint, self.subtask, self.number
+
+
+def by_checkpoint(committables: Iterable[Committable]) -> Iterator[tuple[CheckpointId, list[Committable]]]:
+    """Those of each checkpoint, all of it in the order of commits."""
+    ordered = sorted(committables, key=lambda one: one.place)
+    return ((checkpoint, list(group)) for checkpoint, group in groupby(ordered, key=lambda one: one.checkpoint))
 
 
 class InFlight(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import polars as pl
 import pyarrow as pa
 
@@ -13,7 +15,7 @@ def arrow_column(column: pl.Series, kind: t.DataType, zone: str = "UTC") -> pa.A
     """A Polars column with the Arrow type of ``kind``; ``zone`` labels timestamps, whose values are instants all the same."""
     array = column.rechunk().to_arrow(compat_level=pl.CompatLevel.oldest())
     target = _in_zone(arrow_type(kind), zone)
-    return array if array.type == target else _retyped(array, target)
+    return array if array.type == target else retyped(array, target)
 
 
 def polars_column(array: pa.Array | pa.ChunkedArray, kind: t.DataType, name: str = "") -> pl.Series:
@@ -39,20 +41,32 @@ def _in_zone(kind: pa.DataType, zone: str) -> pa.DataType:
     return kind
 
 
-def _retyped(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """A cast that also turns lists of entries into maps, which share the layout but which Arrow does not cast."""
+def retyped(array: pa.Array, target: pa.DataType) -> pa.Array:
+    """A cast that also renames the fields inside of lists, maps and structs, which come in the same order, and turns lists of entries
+    into maps: they share the layout, but Arrow does not cast them.
+    """
+    if array.type.equals(target, check_metadata=True):
+        return array
     if pa.types.is_map(target):
-        entries = array.cast(pa.list_(array.type.value_type))
-        kind = pa.struct([target.key_field, target.item_field])
-        return _with_values(entries, target, _retyped(entries.values, kind))
-    if pa.types.is_list(target):
-        entries = array.cast(pa.list_(array.type.value_type))
-        return _with_values(entries, target, _retyped(entries.values, target.value_type))
+        entries = pa.struct([target.key_field, target.item_field])
+        if pa.types.is_map(array.type):
+            columns = [retyped(array.keys, target.key_type), retyped(array.items, target.item_type)]
+            return _with_values(array, target, pa.StructArray.from_arrays(columns, fields=list(entries)))
+        return _with_values(lists := _lists(array, pa.list_), target, retyped(lists.values, entries))
+    if pa.types.is_list(target) or pa.types.is_large_list(target):
+        lists = _lists(array, pa.list_ if pa.types.is_list(target) else pa.large_list)
+        return _with_values(lists, target, retyped(lists.values, target.value_type))
     if pa.types.is_struct(target):
-        children = [_retyped(array.field(i), target.field(i).type) for i in range(target.num_fields)]
+        children = [retyped(array.field(n), target.field(n).type) for n in range(target.num_fields)]
         mask = array.is_null() if array.null_count else None
         return pa.StructArray.from_arrays(children, fields=list(target), mask=mask)
     return array.cast(target)
+
+
+def _lists(array: pa.Array, kind: Callable[[pa.Field], pa.DataType]) -> pa.Array:
+    """The same lists with offsets of that kind."""
+    target = kind(array.type.value_field)
+    return array if array.type.id == target.id else array.cast(target)
 
 
 def _with_values(array: pa.Array, target: pa.DataType, values: pa.Array) -> pa.Array:

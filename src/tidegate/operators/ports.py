@@ -125,10 +125,26 @@ class SinkWriter(Protocol):
     def write(self, rows: pl.DataFrame) -> None: ...
 
     def prepare(self, checkpoint: CheckpointId) -> tuple[bytes, ...]:
-        """Make everything written since the last prepare durable but not visible; one payload per committable. Nothing written: none."""
+        """Make everything written since the last prepare durable but not visible; one payload per committable. Nothing written: none.
+
+        A ``SettlingWriter`` may leave the durability to ``settle``.
+        """
         ...
 
     def close(self) -> None: ...
+
+
+@runtime_checkable
+class SettlingWriter(Protocol):
+    """A writer whose ``prepare`` does not wait: rows of the next checkpoint are written while those of this one become durable."""
+
+    def settle(self, checkpoint: CheckpointId) -> None:
+        """Returns when everything prepared up to this checkpoint is durable. Called by another thread than the other methods, once per
+        snapshot, in their order, and perhaps still during ``close``, which ends it.
+
+        Raises ``TidegateError`` otherwise: the checkpoint fails, and what it prepared is settled by the next one or fails the writer.
+        """
+        ...
 
 
 @runtime_checkable

@@ -26,6 +26,8 @@ class OperatorState:
     value: bytes = b""
     source: SourceProgress | None = None
     committables: tuple[Committable, ...] = ()
+    settle: Callable[[], None] | None = None
+    """Waits, off the loop, until what ``committables`` stand for is durable outside; until then the snapshot is not stored."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import polars as pl
 
 from tidegate.model.elements import Batch, Output
 from tidegate.model.ids import CheckpointId
 from tidegate.model.snapshot import Committable
-from tidegate.operators.ports import InformedWriter, LogSink, SinkConnector
+from tidegate.operators.ports import InformedWriter, LogSink, SettlingWriter, SinkConnector
 from tidegate.operators.protocol import OperatorContext, OperatorState, Stateless
 from tidegate.plan.relational import OutputMode, Sink
 from tidegate.state.frames import picked
@@ -46,7 +47,8 @@ class SinkOperator(Stateless):
         )
         # A whole result takes the place of all before it.
         self._committables = prepared if self._whole else self._committables + prepared
-        return OperatorState(committables=self._committables)
+        settle = partial(self._writer.settle, checkpoint) if isinstance(self._writer, SettlingWriter) else None
+        return OperatorState(committables=self._committables, settle=settle)
 
     def on_committed(self, checkpoint: CheckpointId) -> None:
         self._committables = tuple(c for c in self._committables if c.checkpoint > checkpoint)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import msgspec
 
+from tidegate.eventtime.quiet import Quiet
 from tidegate.model.config import QueryConfig
 from tidegate.model.elements import (
     WATERMARK_MAX_US,
@@ -63,8 +64,7 @@ class SplitRequest:
 class _OpenSplit:
     split: Split
     start: bytes | None
-    active_ms: float
-    """When it last brought rows; -inf: idle since before the restore."""
+    quiet: Quiet = field(default_factory=Quiet)
     reader: SplitReader | None = None
     emitted: bool = False
 
@@ -97,12 +97,14 @@ class SourceOperator(Stateless):
         """An assignment came that no question will follow soon: say that it has arrived."""
         self._ask_at_ms = now_ms
         self._answered = False
+        self._told_nothing = False
+        """The last answer had no split: the enumerator knows that this reader waits, and has none for it."""
         self._unassigned = False
         self._no_more = False
         self._draining = False
         self._status: SourceStatus | None = None
         self._idle = False
-        self._active_ms = now_ms
+        self._quiet = Quiet()
         self._poll_at_ms = now_ms
         self._empty_polls = 0
         """Since there were rows, splits, or a wish to know."""
@@ -111,7 +113,6 @@ class SourceOperator(Stateless):
         self._ended: list[SplitPosition] = []
         self._reached: dict[CheckpointId, tuple[SplitPosition, ...]] = {}
         """What each checkpoint under way will tell the source when it is complete. With ``_ended``, empty if it need not know."""
-        self._polled_ms = now_ms
         self.exhausted = False
         """EndOfData has been emitted."""
         restored = [msgspec.msgpack.decode(value, type=Idleness) for value in context.restored.values]
@@ -136,9 +137,12 @@ class SourceOperator(Stateless):
             if number in self._known:
                 continue
             self._known.add(number)
-            active_ms = float("-inf") if number in self._restored_idle_splits else now_ms
-            self._open.append(_OpenSplit(position.split, position.position, active_ms))
+            opened = _OpenSplit(position.split, position.position)
+            if number in self._restored_idle_splits:
+                opened.quiet.always()
+            self._open.append(opened)
         self._answered = True
+        self._told_nothing = not message.splits
         self._unheard -= self._told
         self._told = frozenset()
         self._unassigned = message.unassigned
@@ -148,7 +152,7 @@ class SourceOperator(Stateless):
         if message.splits:
             self._empty_polls = 0
         if self._restored_idle and not self._unassigned:
-            self._active_ms = float("-inf")
+            self._quiet.always()
 
     def ask(self, now_ms: float) -> SplitRequest | None:
         """What to tell the enumerator when it is time to ask for splits, for the first time or again."""
@@ -213,23 +217,25 @@ class SourceOperator(Stateless):
         """The next rows and what changed around them, in order. Empty: nothing for now, see ``next_poll_ms``."""
         if self.exhausted:
             return ()
-        self._polled_ms = now_ms
         if self._draining:
-            return self._end(now_ms)
+            return self._end()
         batch = self._read(rows_max, now_ms)
-        before = self._report_status(now_ms)
+        before = self._report_status()
         if batch is not None:
-            self._idle = False
-            self._active_ms = now_ms
+            self._idle = self._restored_idle = False
+            self._quiet.rows()
             self._poll_at_ms, self._empty_polls = now_ms, 0
             return (*before, batch)
-        end = self._end_if_over(now_ms)
+        end = self._end_if_over()
         if end:
             return (*before, *end)
         if not self._empty_polls:
             self._quiet_ms = now_ms
         self._empty_polls += 1
-        if not self._idle and self._is_idle(now_ms):
+        # While it waits for an answer nobody knows: what it is about to be given may be older than what others have read.
+        if self._told_nothing or not self._wants_more:
+            self._quiet.nothing(now_ms)
+        if not self._idle and self._is_idle:
             self._idle = True
             before = (*before, Idle())
         self._poll_at_ms = self._next_look_ms(now_ms)
@@ -242,7 +248,7 @@ class SourceOperator(Stateless):
             return now_ms + min(max(POLL_MIN_MS, pause_ms), POLL_MAX_MS)
         # There is nothing to read before the next assignment, and nothing to say but that.
         waits_for_idleness = not self._idle and not self._config.bounded
-        return self._active_ms + self._config.idle_timeout_ms if waits_for_idleness else float("inf")
+        return self._quiet.lasts_at_ms(self._config.idle_timeout_ms) if waits_for_idleness else float("inf")
 
     def _read(self, rows_max: int, now_ms: float) -> Batch | None:
         """Rows of the first open split that has some. A split that ends with them is closed at the next poll, when they are out."""
@@ -257,11 +263,13 @@ class SourceOperator(Stateless):
             current.emitted = True
             self._open.rotate(-1)
             if rows is not None and rows.height:
-                current.active_ms = now_ms
+                current.quiet.rows()
                 return Batch(rows, current.split.number)
             if current.reader.finished:
                 self._open.rotate(1)
                 self._close_split(current)
+            else:
+                current.quiet.nothing(now_ms)
         return None
 
     def _close_split(self, current: _OpenSplit) -> None:
@@ -274,31 +282,30 @@ class SourceOperator(Stateless):
         if current.reader is not None:
             current.reader.close()
 
-    def _report_status(self, now_ms: float) -> tuple[SourceStatus, ...]:
+    def _report_status(self) -> tuple[SourceStatus, ...]:
         """Idle splits are left out: they hold no watermark back. Nothing is idle in a bounded run."""
-        active = frozenset(one.split.number for one in self._open if not self._is_idle_since(one.active_ms, now_ms))
+        active = frozenset(one.split.number for one in self._open if not self._counts_as_idle(one.quiet))
         status = SourceStatus(active, not self._answered or (self._config.bounded and self._unassigned))
         if status == self._status:
             return ()
         self._status = status
         return (status,)
 
-    def _is_idle(self, now_ms: float) -> bool:
-        return self._is_idle_since(self._active_ms, now_ms) and all(
-            self._is_idle_since(one.active_ms, now_ms) for one in self._open
-        )
+    @property
+    def _is_idle(self) -> bool:
+        return self._counts_as_idle(self._quiet) and all(self._counts_as_idle(one.quiet) for one in self._open)
 
-    def _is_idle_since(self, active_ms: float, now_ms: float) -> bool:
-        return not self._config.bounded and now_ms - active_ms >= self._config.idle_timeout_ms
+    def _counts_as_idle(self, quiet: Quiet) -> bool:
+        return not self._config.bounded and quiet.lasts(self._config.idle_timeout_ms)
 
-    def _end_if_over(self, now_ms: float) -> tuple[FromSource, ...]:
-        return self._end(now_ms) if self._no_more and not self._open else ()
+    def _end_if_over(self) -> tuple[FromSource, ...]:
+        return self._end() if self._no_more and not self._open else ()
 
-    def _end(self, now_ms: float) -> tuple[FromSource, ...]:
+    def _end(self) -> tuple[FromSource, ...]:
         self.exhausted = True
         if self._draining:
             return (SourceStatus(frozenset(), holding=False), Watermark(WATERMARK_MAX_US), EndOfData())
-        status = self._report_status(now_ms)
+        status = self._report_status()
         last = (Watermark(WATERMARK_MAX_US),) if self._config.drain else ()
         return (*status, *last, EndOfData())
 
@@ -322,9 +329,7 @@ class SourceOperator(Stateless):
         )
         if self._informed is not None:
             self._reached[checkpoint] = (*self._ended, *progress.open)
-        quiet = tuple(
-            sorted(one.split.number for one in self._open if self._is_idle_since(one.active_ms, self._polled_ms))
-        )
+        quiet = tuple(sorted(one.split.number for one in self._open if self._counts_as_idle(one.quiet)))
         return OperatorState(source=progress, value=msgspec.msgpack.encode(Idleness(splits=quiet, idle=self._idle)))
 
     def on_completed(self, checkpoint: CheckpointId) -> None:

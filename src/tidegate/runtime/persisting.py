@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -14,7 +13,8 @@ from tidegate.model.snapshot import INLINE_BYTES_MAX, ChunkHandle, InFlight, Key
 from tidegate.operators.protocol import NewChunk, OperatorState
 from tidegate.runtime.effects import Overtaken, Persist
 from tidegate.runtime.waiting_rows import concatenate
-from tidegate.state.codec import encode_chunk
+from tidegate.state.codec import encode
+from tidegate.state.encoded import Encoded
 
 NameChunk = Callable[[OperatorId, SlotIndex, CheckpointId, int], str]
 """The unique name of the n-th chunk that this attempt writes for an operator's subtask at a checkpoint."""
@@ -22,7 +22,7 @@ NameChunk = Callable[[OperatorId, SlotIndex, CheckpointId, int], str]
 IN_FLIGHT_GROUPS = KeyGroupRange(0, 1)
 """Rows in flight are not keyed: what a chunk of them says about key groups means nothing."""
 
-PutChunk = Callable[[str, bytes], None]
+PutChunk = Callable[[str, Encoded], None]
 """Makes the bytes durable under the name, or begins to: then whoever gave it waits for them before he trusts the handles.
 A name that exists already is our own earlier try: no error."""
 
@@ -48,17 +48,17 @@ def persist_states(
 ) -> Persisted:
     """Encode and store what is new, refer to what is stored already. Small chunks travel in the handle itself.
 
-    Raises ``NotStored`` when a chunk cannot be made durable.
+    Raises ``NotStored`` when a chunk, or output that the snapshot names, cannot be made durable.
     """
     uploaded_bytes = 0
     tried: list[str] = []
 
     def stored(operator: OperatorId, number: int, chunk: NewChunk) -> ChunkHandle:
         nonlocal uploaded_bytes
-        data = encode_chunk(chunk.rows)
-        uploaded_bytes += len(data)
+        data = encode(chunk.rows)
+        uploaded_bytes += data.size_bytes
         chunk_name = name(operator, persist.subtask.index, persist.checkpoint, number)
-        inline = len(data) <= inline_bytes_max
+        inline = data.size_bytes <= inline_bytes_max
         if not inline:
             tried.append(chunk_name)
             try:
@@ -69,9 +69,9 @@ def persist_states(
             name=chunk_name,
             groups=chunk.groups,
             rows=chunk.rows.height,
-            size_bytes=len(data),
-            checksum=zlib.crc32(data),
-            data=data if inline else None,
+            size_bytes=data.size_bytes,
+            checksum=data.checksum,
+            data=data.joined() if inline else None,
         )
 
     def snapshot(operator: OperatorId, state: OperatorState) -> OperatorSnapshot:
@@ -97,4 +97,10 @@ def persist_states(
         own = snapshots[-1]
         in_flight = tuple(overtaken(own.operator, number, rows) for number, rows in enumerate(persist.in_flight))
         snapshots[-1] = msgspec.structs.replace(own, in_flight=in_flight)
+    for _, state in persist.states:
+        if state.settle is not None:
+            try:
+                state.settle()
+            except TidegateError as failure:
+                raise NotStored(str(failure), tuple(tried)) from failure
     return Persisted(tuple(snapshots), uploaded_bytes)

@@ -200,10 +200,12 @@ class Gang:
                     else:
                         told = to_failure(failure)
                         self._fail(dataclasses.replace(told, retryable=True) if self._ran_before else told)
-            case SlotSilent(_, slot):
+            case SlotSilent(_, slot) if self._ending_since_ms is None:  # Who was told to leave may be silent.
                 where = self._registered[slot].host if slot in self._registered else "an executor"
                 silence = self._config.silence_timeout_ms
                 self._fail(Failure("SLOT_LOST", f"slot {slot} on {where} has been silent for {silence} ms"))
+            case SlotSilent():
+                pass
         self.on_clock(now_ms)
 
     def on_clock(self, now_ms: int) -> None:

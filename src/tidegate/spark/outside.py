@@ -24,6 +24,7 @@ from tidegate.spark.lanes import Lane
 from tidegate.spark.versions import running_versions
 from tidegate.storage.open import open_store
 from tidegate.storage.options import NO_OPTIONS, StorageOptions
+from tidegate.storage.spreading import side_by_side
 
 Blocking: TypeAlias = storing.StorageEffect | fx.ExportSavepoint | fx.CommitSinks | fx.SweepSinks
 
@@ -92,7 +93,13 @@ class Outside:
     def _export(self, effect: fx.ExportSavepoint) -> Event:
         version = running_versions()["tidegate"]
         return perform_export(
-            effect, self._store, self._open_target, monotonic_ms, query=self._description, created_by=version
+            effect,
+            self._store,
+            self._open_target,
+            monotonic_ms,
+            query=self._description,
+            created_by=version,
+            spread=side_by_side,
         )
 
     def _commit(self, commit: fx.CommitSinks) -> Event:

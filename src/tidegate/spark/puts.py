@@ -8,8 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tidegate.model.errors import TidegateError
+from tidegate.state.encoded import Encoded
 
-BYTES_AT_ONCE_MAX = 256 << 20
+BYTES_AT_ONCE_MAX = 512 << 20
 """Encoded state that waits or travels; one object may be larger, alone."""
 
 STOPPED = "the slot leaves"
@@ -28,13 +29,13 @@ class Batch:
 class _Put:
     batch: Batch
     name: str
-    data: bytes
+    data: Encoded
 
 
 class ParallelPuts:
     """Threads are started as they are needed, at most ``threads_max``. Puts begin in the order they came."""
 
-    def __init__(self, put: Callable[[str, bytes], None], threads_max: int, name: str) -> None:
+    def __init__(self, put: Callable[[str, Encoded], None], threads_max: int, name: str) -> None:
         """``put`` stores one object; it may be called by several threads at once."""
         self._put = put
         self._threads_max = threads_max
@@ -46,17 +47,17 @@ class ParallelPuts:
         self._bytes = 0
         self._stopped = False
 
-    def begin(self, batch: Batch, name: str, data: bytes) -> None:
+    def begin(self, batch: Batch, name: str, data: Encoded) -> None:
         """Returns as soon as there is room for the bytes: the object is stored meanwhile. After a failure of the batch it is not."""
         with self._changed:
-            self._changed.wait_for(lambda: self._stopped or self._has_room(len(data)))
+            self._changed.wait_for(lambda: self._stopped or self._has_room(data.size_bytes))
             if self._stopped:
                 batch.failure = batch.failure or InterruptedError(STOPPED)
             if batch.failure is not None:
                 return
             batch.names.append(name)
             batch.open += 1
-            self._bytes += len(data)
+            self._bytes += data.size_bytes
             self._waiting.append(_Put(batch, name, data))
             if self._idle < len(self._waiting) and len(self._threads) < self._threads_max:
                 number = len(self._threads)
@@ -111,7 +112,7 @@ class ParallelPuts:
     def _done(self, put: _Put, failure: Exception | None) -> None:
         put.batch.open -= 1
         put.batch.failure = put.batch.failure or failure
-        self._bytes -= len(put.data)
+        self._bytes -= put.data.size_bytes
 
 
 def reason_of(failure: Exception) -> str:

@@ -15,6 +15,7 @@ import socket as sockets
 import time
 import traceback
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, TypeAlias
 
 import zmq
@@ -40,6 +41,7 @@ from tidegate.spark.uploads import Uploaded, Uploader, UploadFailed
 from tidegate.spark.versions import running_versions
 from tidegate.state.keygroups import range_of
 from tidegate.storage.open import open_store
+from tidegate.storage.output_directory import open_directory
 from tidegate.storage.rocksdb_entries import backend_factory
 from tidegate.transport.bell import Bell
 from tidegate.transport.control import SlotControl
@@ -246,7 +248,7 @@ class SlotProcess:
                 self._slot,
                 self._attempt,
                 self._task.config,
-                RealConnectors(store),
+                RealConnectors(store, partial(open_directory, options=self._task.storage)),
                 restored=start.restored,
                 chunks=chunks,
                 now_ms=time.monotonic() * 1000,

@@ -17,6 +17,7 @@ from tidegate.model.snapshot import OperatorSnapshot
 from tidegate.runtime.effects import Persist
 from tidegate.runtime.persisting import Persisted, persist_states
 from tidegate.spark.puts import Batch, ParallelPuts, reason_of
+from tidegate.state.encoded import Encoded
 
 PUTS_MAX = 8
 """Chunks under way at the same time: a store far away, or one that takes 0.3 s per file, is waited for once and not eight times."""
@@ -125,9 +126,9 @@ class Uploader:
     def _name(self, operator: OperatorId, subtask: SlotIndex, checkpoint: CheckpointId, number: int) -> str:
         return chunk_name(operator, self._attempt, subtask, checkpoint, number)
 
-    def _put(self, name: str, data: bytes) -> None:
+    def _put(self, name: str, data: Encoded) -> None:
         # Nobody else can form this name: refused means that our own earlier try landed, and a store may send it in parts.
         if isinstance(self._store, PutsOwn):
             self._store.put_own(chunk_key(name), data)
         else:
-            self._store.create(chunk_key(name), data)
+            self._store.create(chunk_key(name), data.joined())

@@ -22,6 +22,7 @@ import polars as pl
 import pyarrow as pa
 
 from tidegate.model.errors import CorruptSnapshot
+from tidegate.state.encoded import Encoded, Piece
 from tidegate.state.shrinking import Shrunk, expand, shrink
 
 VERSION = 2
@@ -34,16 +35,46 @@ _RECORD_ROWS = 1 << 20
 
 
 def encode_chunk(rows: pl.DataFrame) -> bytes:
+    """``encode`` in one piece."""
+    return encode(rows).joined()
+
+
+def encode(rows: pl.DataFrame) -> Encoded:
+    """Columns of fixed width are referred to, not copied."""
     short, shrunk = shrink(rows)
     table = short.to_arrow(compat_level=pl.CompatLevel.oldest())
     if shrunk:
         table = table.replace_schema_metadata({_SHRUNK: msgspec.json.encode(shrunk)})
     fixed = all(pa.types.is_primitive(field.type) for field in table.schema)
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema, options=_PLAIN if fixed else _COMPRESSED) as writer:
+    sink = _Pieces()
+    with pa.ipc.new_stream(
+        pa.PythonFile(sink, mode="w"), table.schema, options=_PLAIN if fixed else _COMPRESSED
+    ) as writer:
         writer.write_table(table, max_chunksize=_RECORD_ROWS)
-    body = sink.getvalue()
-    return b"".join((_HEADER.pack(_MAGIC, VERSION, 0, zlib.crc32(body), body.size), body))
+    body = Encoded.of(*sink.pieces)
+    return body.after(_HEADER.pack(_MAGIC, VERSION, 0, body.checksum, body.size_bytes))
+
+
+class _Pieces:
+    """A file for Arrow, which hands over its buffers as they are."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self.pieces: list[Piece] = []
+        self._size_bytes = 0
+
+    def write(self, data: bytes | pa.Buffer) -> int:
+        piece = data if isinstance(data, bytes) else memoryview(data).cast("B")
+        self.pieces.append(piece)
+        self._size_bytes += len(piece)
+        return len(piece)
+
+    def tell(self) -> int:
+        return self._size_bytes
+
+    def flush(self) -> None:
+        """All is written already."""
 
 
 def decode_chunk(data: bytes, name: str) -> pl.DataFrame:

@@ -9,17 +9,19 @@ from __future__ import annotations
 import importlib.util
 import posixpath
 import secrets
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 from tidegate.checkpoint.ports import AlreadyThere, Created, CreateOutcome
 from tidegate.model.errors import InvalidQuery, TidegateError, Unavailable
-from tidegate.storage.deadline import Late, within
+from tidegate.state.encoded import Encoded
+from tidegate.storage.deadline import Late, each_within, within
 from tidegate.storage.errors import Refused
 from tidegate.storage.keys import TEMPORARY_PREFIX, check_key, directory_of
 from tidegate.storage.options import NO_OPTIONS, StorageOptions
 from tidegate.storage.places import HdfsPlace
+from tidegate.storage.spreading import delete_side_by_side
 
 T = TypeVar("T")
 
@@ -54,6 +56,13 @@ class HdfsBlobStore:
 
     def create(self, key: str, data: bytes) -> CreateOutcome:
         """Temporary file, then a rename that does not overwrite. A crash leaves nothing or everything under the key."""
+        return self._create(key, Encoded((data,), len(data), 0))
+
+    def put_own(self, key: str, data: Encoded) -> None:
+        """As ``create``: what stands there already is our own earlier try."""
+        self._create(key, data)
+
+    def _create(self, key: str, data: Encoded) -> CreateOutcome:
         target = self._path(key)
         folder, name = posixpath.split(target)
         temporary = f"{folder}/{TEMPORARY_PREFIX}{secrets.token_hex(8)}-{name}"
@@ -69,25 +78,33 @@ class HdfsBlobStore:
 
     def read(self, key: str) -> bytes | None:
         path = self._path(key)
-        try:
-            file = self._do("read", key, lambda: self._client.read(path))
+        pieces: list[bytes] = []
+
+        def steps() -> Iterator[None]:
+            file = self._client.read(path)
             size_bytes = len(file)
-            starts = range(0, size_bytes, PIECE_BYTES)
-            pieces = [self._read_piece(key, file, start, min(PIECE_BYTES, size_bytes - start)) for start in starts]
+            yield
+            for start in range(0, size_bytes, PIECE_BYTES):
+                pieces.append(file.read_range(start, min(PIECE_BYTES, size_bytes - start)))
+                yield
+
+        try:
+            self._do_each("read", key, steps())
         except FileNotFoundError:
             self._check_root()
             return None
         return b"".join(pieces)
 
     def list(self, prefix: str = "") -> tuple[str, ...]:
-        """Walks directories one by one: one that a concurrent sweep removes meanwhile holds nothing."""
-        directory = directory_of(prefix)
+        return tuple(sorted(key for key in self.walk(directory_of(prefix)) if key.startswith(prefix)))
+
+    def walk(self, directory: str = "") -> Iterator[str]:
+        """Keys below a directory, in no order. Goes from one to the next: one that a concurrent sweep removes meanwhile holds nothing."""
         waiting = [f"{self._root}/{directory}".rstrip("/")]
-        keys: list[str] = []
         while waiting:
             folder = waiting.pop()
             try:
-                found = self._do("list", prefix, lambda folder=folder: list(self._client.list_status(folder)))
+                found = self._do("list", directory, lambda folder=folder: list(self._client.list_status(folder)))
             except FileNotFoundError:
                 self._check_root()
                 continue
@@ -96,8 +113,7 @@ class HdfsBlobStore:
                 if one.isdir:
                     waiting.append(f"{folder}/{name}")
                 elif not name.startswith(TEMPORARY_PREFIX):
-                    keys.append(f"{folder}/{name}"[len(self._root) + 1 :])
-        return tuple(sorted(key for key in keys if key.startswith(prefix)))
+                    yield f"{folder}/{name}"[len(self._root) + 1 :]
 
     def delete(self, key: str) -> None:
         """Deleting what is not there is no error. Directories left empty go too."""
@@ -111,23 +127,32 @@ class HdfsBlobStore:
                 self._do("delete", key, lambda folder=folder: self._client.delete(folder, recursive=False))
                 folder = posixpath.dirname(folder)
 
+    def delete_many(self, keys: Sequence[str]) -> dict[str, str]:
+        return delete_side_by_side(self.delete, keys)
+
     # --- the calls that change something, one each ------------------------------------------------------------------------
 
-    def _write(self, key: str, temporary: str, data: bytes) -> None:
+    def _write(self, key: str, temporary: str, data: Encoded) -> None:
         from hdfs_native import WriteOptions
 
         absent = WriteOptions(overwrite=False, create_parent=True)
+
+        def steps() -> Iterator[None]:
+            writer = self._client.create(temporary, absent)
+            yield
+            # Copies: the client takes bytes at once, but a view of them one by one.
+            for piece in data.parts(PIECE_BYTES):
+                writer.write(piece)
+                yield
+            writer.close()
+            yield
+
         try:
-            writer = self._do("write", key, lambda: self._client.create(temporary, absent))
-            for start in range(0, len(data), PIECE_BYTES):
-                # A copy: the client takes bytes at once, but a view of them one by one.
-                piece = data[start : start + PIECE_BYTES]
-                self._do("write", key, lambda piece=piece: writer.write(piece))
-            self._do("write", key, writer.close)
+            self._do_each("write", key, steps())
         except FileNotFoundError as gone:
             raise Unavailable(f"cannot write {self._where(key)}: {_words(gone)}", hint="it is tried again") from gone
 
-    def _rename(self, key: str, temporary: str, target: str, data: bytes) -> CreateOutcome:
+    def _rename(self, key: str, temporary: str, target: str, data: Encoded) -> CreateOutcome:
         """Asked again after an answer that was lost: only we know the temporary name, so once it is gone our rename has happened."""
         tries = 0
         while True:
@@ -137,7 +162,7 @@ class HdfsBlobStore:
             except FileExistsError:
                 return AlreadyThere()
             except FileNotFoundError as gone:
-                if self.read(key) == data:
+                if self.read(key) == data.joined():
                     return Created()
                 raise Unavailable(
                     f"cannot write {self._where(key)}: {_words(gone)}", hint="somebody deletes files there"
@@ -155,15 +180,22 @@ class HdfsBlobStore:
         with suppress(OSError, Unavailable):
             self._do("delete", temporary, lambda: self._client.delete(temporary, recursive=False))
 
-    def _read_piece(self, key: str, file: Any, start: int, size_bytes: int) -> bytes:
-        return self._do("read", key, lambda: file.read_range(start, size_bytes))
-
     # --- one call ------------------------------------------------------------------------------------------------------
 
     def _do(self, doing: str, key: str, call: Callable[[], T]) -> T:
         """FileExistsError and FileNotFoundError pass: they are answers. Everything else is Unavailable or Refused."""
-        try:
+        with self._explained(doing, key):
             return within(self._timeout_s, call)
+
+    def _do_each(self, doing: str, key: str, steps: Iterable[object]) -> None:
+        """Many calls, of which each has to be answered in time."""
+        with self._explained(doing, key):
+            each_within(self._timeout_s, steps)
+
+    @contextmanager
+    def _explained(self, doing: str, key: str) -> Iterator[None]:
+        try:
+            yield
         except (FileExistsError, FileNotFoundError):
             raise
         except Late as late:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tidegate.checkpoint.ports import AlreadyThere, Created
 from tidegate.model.os_errors import explain
+from tidegate.state.encoded import Encoded
 from tidegate.storage.keys import TEMPORARY_PREFIX, check_key, directory_of
 
 DIRECTORY_TRIES_MAX = 20
@@ -33,6 +34,13 @@ class LocalBlobStore:
 
     def create(self, key: str, data: bytes) -> Created | AlreadyThere:
         """Temporary file, fsync, link to the final name, fsync of the directory: a crash leaves nothing or everything."""
+        return self._create(key, data)
+
+    def put_own(self, key: str, data: Encoded) -> None:
+        """As ``create``: what stands there already is our own earlier try."""
+        self._create(key, data)
+
+    def _create(self, key: str, data: bytes | Encoded) -> Created | AlreadyThere:
         target = self._path(key)
         temporary = target.with_name(f"{TEMPORARY_PREFIX}{os.urandom(8).hex()}-{target.name}")
         try:
@@ -46,7 +54,7 @@ class LocalBlobStore:
             raise explain(error, "write", target) from error
         return outcome
 
-    def _write_beside(self, temporary: Path, data: bytes) -> None:
+    def _write_beside(self, temporary: Path, data: bytes | Encoded) -> None:
         """Whoever deletes the last object of a directory removes the directory, at any moment before our file is in it."""
         for tries_left in reversed(range(DIRECTORY_TRIES_MAX)):
             try:
@@ -134,9 +142,9 @@ class LocalBlobStore:
             self._sync_directory(folder.parent)
         self._made.add(directory)
 
-    def _write(self, path: Path, data: bytes) -> None:
+    def _write(self, path: Path, data: bytes | Encoded) -> None:
         with path.open("xb") as file:
-            file.write(data)
+            file.writelines(data.pieces if isinstance(data, Encoded) else (data,))
             file.flush()
             os.fsync(file.fileno())
 

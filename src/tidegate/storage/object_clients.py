@@ -24,10 +24,11 @@ BULK_TIMEOUT = timedelta(minutes=30)
 
 @dataclass(frozen=True, slots=True)
 class Clients:
-    """Two of one store. ``bulk`` waits long for the end of one request."""
+    """Of one store. ``bulk`` waits long for the end of one request; ``deleting`` may name many objects in one, where the vendor can."""
 
     normal: Client
     bulk: Client
+    deleting: Client
 
 
 def open_clients(place: BucketPlace, options: StorageOptions) -> Clients:
@@ -41,13 +42,17 @@ def open_clients(place: BucketPlace, options: StorageOptions) -> Clients:
 
     timeout = timedelta(seconds=options.number("timeoutSeconds"))
     try:
-        return Clients(_open(place, options, timeout), _open(place, options, BULK_TIMEOUT))
+        return Clients(
+            _open(place, options, timeout),
+            _open(place, options, BULK_TIMEOUT),
+            _open(place, options, timeout, many_in_one=True),
+        )
     except (BaseError, ValueError, OSError) as wrong:
         words = options.redact(str(wrong).partition("\n\nDebug source:")[0])
         raise InvalidQuery(f"{place} cannot be opened: {words}", hint="check the options storage.*") from wrong
 
 
-def _open(place: BucketPlace, options: StorageOptions, timeout: timedelta) -> Client:
+def _open(place: BucketPlace, options: StorageOptions, timeout: timedelta, *, many_in_one: bool = False) -> Client:
     from obstore.store import AzureStore, GCSStore, S3Store
 
     common: dict[str, Any] = {
@@ -60,7 +65,7 @@ def _open(place: BucketPlace, options: StorageOptions, timeout: timedelta) -> Cl
     }
     match place.scheme:
         case "s3":
-            return S3Store(place.bucket, **common, **_s3(place, options))
+            return S3Store(place.bucket, **common, **_s3(place, options), disable_bulk_delete=not many_in_one)
         case "gs":
             return GCSStore(place.bucket, **common, **_gcs(options))
         case _:
@@ -79,8 +84,6 @@ def _client_options(options: StorageOptions, timeout: timedelta) -> dict[str, An
 
 def _s3(place: BucketPlace, options: StorageOptions) -> dict[str, Any]:
     found: dict[str, Any] = {
-        # Objects are deleted one by one, by a request that every store knows.
-        "disable_bulk_delete": True,
         # Whatever the environment says: without conditional puts there is no fencing.
         "conditional_put": "etag",
         **_chosen(options, region="region", server_side_encryption="serverSideEncryption", sse_kms_key_id="kmsKeyId"),

@@ -20,6 +20,7 @@ _NO_KEY = (
     *("InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken", "TokenRefreshRequired"),
     *("AuthenticationFailed", "AuthorizationHeaderMalformed", "InvalidSecurity", "RequestExpired"),
 )
+_FULL = ("XMinioStorageFull", "XMinioAdminBucketQuotaExceeded", "QuotaExceeded")
 _METADATA = "169.254.169.254"
 """Where credentials are looked for last: only a machine of the cloud itself has something there."""
 
@@ -66,6 +67,8 @@ def explain(error: BaseException, doing: str, where: str) -> TidegateError:
         )
     if answer.code in _NO_KEY or answer.status == 401:
         return Refused(what, hint="the store does not take the credentials: correct or renew them; it is tried again")
+    if answer.status == 507 or answer.code in _FULL:
+        return Unavailable(what, hint="the store or its quota is full: free some space, the query goes on by itself")
     if answer.status == 403:
         return Refused(
             what, hint="give these credentials permission to read, write, list and delete there; it is tried again"

@@ -7,15 +7,18 @@ random mark, so that an answer that got lost can be told from a race that was lo
 from __future__ import annotations
 
 import secrets
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from tidegate.checkpoint.ports import AlreadyThere, Created, CreateOutcome
 from tidegate.model.errors import TidegateError, Unavailable
+from tidegate.state.encoded import Encoded
 from tidegate.storage.keys import check_key, directory_of
 from tidegate.storage.object_clients import open_clients
 from tidegate.storage.object_errors import answer_of, explain
 from tidegate.storage.options import NO_OPTIONS, StorageOptions
 from tidegate.storage.places import BucketPlace
+from tidegate.storage.spreading import delete_side_by_side
 
 MARK = "tidegatemark"
 """Metadata of every object: who created it, told by a random number. Azure takes no hyphen in such a name, proxies no underscore."""
@@ -25,6 +28,8 @@ PART_BYTES = 8 << 20
 PARTS_AT_ONCE = 8
 _CONFLICTS_MAX = 5
 _LISTED_AT_ONCE = 1_000
+_NOT_TOGETHER = (400, 404, 405, 501)
+"""Answers of stores that know no request for many objects, or take an absent one for an error."""
 
 
 class ObjectBlobStore:
@@ -34,6 +39,7 @@ class ObjectBlobStore:
         self._place = place
         self._options = options
         self._clients = open_clients(place, options)
+        self._deletes_many = True
 
     def __repr__(self) -> str:
         return f"ObjectBlobStore({self._place})"
@@ -50,13 +56,13 @@ class ObjectBlobStore:
             hint="others write there at the same time; it is tried again",
         )
 
-    def put_own(self, key: str, data: bytes) -> None:
+    def put_own(self, key: str, data: Encoded) -> None:
         """Store an object under a key that nobody else can form: no condition is needed, so it may travel in parts.
 
         Raises ``Unavailable`` when the outcome is unknown.
         """
-        if len(data) <= PART_BYTES:
-            self.create(key, data)
+        if data.size_bytes <= PART_BYTES:
+            self.create(key, data.joined())
             return
         import obstore
 
@@ -65,13 +71,13 @@ class ObjectBlobStore:
             obstore.put(
                 self._clients.normal,
                 key,
-                data,
+                data.parts(PART_BYTES),
                 use_multipart=True,
                 chunk_size=PART_BYTES,
                 max_concurrency=PARTS_AT_ONCE,
             )
         except Exception as failure:
-            if self._size_at(key) != len(data):
+            if self._size_at(key) != data.size_bytes:
                 raise self._error(failure, "write", key) from failure
 
     def read(self, key: str) -> bytes | None:
@@ -91,16 +97,17 @@ class ObjectBlobStore:
             raise self._error(failure, "read", key) from failure
 
     def list(self, prefix: str = "") -> tuple[str, ...]:
-        """Listings of these stores show every finished put, page after page."""
+        return tuple(sorted(key for key in self.walk(directory_of(prefix)) if key.startswith(prefix)))
+
+    def walk(self, directory: str = "") -> Iterator[str]:
+        """Keys below a directory, page after page, in no order. Listings of these stores show every finished put."""
         import obstore
 
-        directory = directory_of(prefix)
         try:
-            pages = obstore.list(self._clients.normal, directory or None, chunk_size=_LISTED_AT_ONCE)
-            keys = [one["path"] for page in pages for one in page]
+            for page in obstore.list(self._clients.normal, directory or None, chunk_size=_LISTED_AT_ONCE):
+                yield from (one["path"] for one in page)
         except Exception as failure:
-            raise self._error(failure, "list", prefix) from failure
-        return tuple(sorted(key for key in keys if key.startswith(prefix)))
+            raise self._error(failure, "list", directory) from failure
 
     def delete(self, key: str) -> None:
         """Deleting what is not there is no error."""
@@ -112,6 +119,23 @@ class ObjectBlobStore:
         except Exception as failure:
             if not self._says_absent(failure):
                 raise self._error(failure, "delete", key) from failure
+
+    def delete_many(self, keys: Sequence[str]) -> dict[str, str]:
+        """Many in one request where the store knows that, else several requests at a time."""
+        import obstore
+
+        wanted = [check_key(key) for key in keys]
+        if self._deletes_many and len(wanted) > 1:
+            try:
+                obstore.delete(self._clients.deleting, wanted)
+            except Exception as failure:  # noqa: BLE001  every error of the client becomes one of ours
+                if answer_of(failure).status not in _NOT_TOGETHER and not isinstance(failure, FileNotFoundError):
+                    message = self._error(failure, "delete", f"{wanted[0]} and {len(wanted) - 1} more").message
+                    return dict.fromkeys(wanted, message)
+                self._deletes_many = False
+            else:
+                return {}
+        return delete_side_by_side(self.delete, wanted)
 
     # --- what became of a put ------------------------------------------------------------------------------------------
 

@@ -287,7 +287,12 @@ class SlotHarness:
 
     def _persist(self) -> None:
         persist = self._persisting.popleft()
-        persisted = persist_states(persist, self._chunk_name, self.store.__setitem__, inline_bytes_max=0)
+        persisted = persist_states(
+            persist,
+            self._chunk_name,
+            lambda name, data: self.store.__setitem__(name, data.joined()),
+            inline_bytes_max=0,
+        )
         self.slots[persist.subtask.index].stored(
             persist.checkpoint, persist.subtask, persisted.snapshots, uploaded_bytes=persisted.uploaded_bytes
         )
@@ -328,8 +333,10 @@ class SlotHarness:
                 self.exhausted.add((operator, slot))
             case SubtaskAcked():
                 self._on_ack(message)
-            case SubtaskDeclined():
+            case SubtaskDeclined(checkpoint=checkpoint):
                 self.declined.append(message)
+                # As the coordinator does: others may have its barrier already, and would wait for those that never come.
+                self.abort(checkpoint)
             case _:
                 pass
 

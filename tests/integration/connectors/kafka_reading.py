@@ -21,7 +21,7 @@ from tidegate.model.snapshot import Split, SplitPosition
 from tidegate.model.types import Field
 from tidegate.plan.relational import Scan
 
-SECONDS_MAX = 20.0
+SECONDS_MAX = 90.0
 BOUNDED, ENDLESS = QueryConfig(bounded=True), QueryConfig()
 
 

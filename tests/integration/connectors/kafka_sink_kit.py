@@ -63,6 +63,12 @@ class HandSink:
         self.writer(subtask).write(rows(values))
 
     def prepare(self, checkpoint: int, subtask: int = 0) -> tuple[Committable, ...]:
+        """What a subtask acknowledges: prepared, and settled."""
+        prepared = self.seal(checkpoint, subtask)
+        self.writer(subtask).settle(CheckpointId(checkpoint))
+        return prepared
+
+    def seal(self, checkpoint: int, subtask: int = 0) -> tuple[Committable, ...]:
         payloads = self.writer(subtask).prepare(CheckpointId(checkpoint))
         return tuple(
             Committable(checkpoint=CheckpointId(checkpoint), subtask=SlotIndex(subtask), number=number, payload=payload)
@@ -81,7 +87,7 @@ class HandSink:
         self.wire.close()
 
 
-def values(broker: Broker, topic: str, count: int, *, committed: bool = True, seconds: float = 20.0) -> list[str]:
+def values(broker: Broker, topic: str, count: int, *, committed: bool = True, seconds: float = 90.0) -> list[str]:
     """Sorted values of the topic; waits until at least ``count`` are there."""
     found = broker.read(topic, count, committed=committed, seconds=seconds)
     return sorted((message.value() or b"").decode() for message in found)

@@ -18,10 +18,10 @@ from tidegate.plan.relational import Sink
 
 STRUCK, LATER = 2, 3
 """The checkpoint at which a process is struck, and the one after it: there was output before, and there is more to come."""
-LIMIT_S = 60.0
+LIMIT_S = 240.0
 """For one process from its start to its end or its stop, on a machine that is busy with something else."""
 
-VISIBLE_LIMIT_S, LOOK_S = 5.0, 0.05
+VISIBLE_LIMIT_S, LOOK_S = 15.0, 0.05
 
 
 class Target(Protocol):

@@ -319,7 +319,7 @@ class Slots(SlotHarness):
         done = persist_states(
             persist,
             lambda operator, subtask, checkpoint, n: chunk_name(operator, self.attempt, subtask, checkpoint, n),
-            lambda name, data: self._location.create(chunk_key(name), data) and None,
+            lambda name, data: self._location.create(chunk_key(name), data.joined()) and None,
         )
         runtime.stored(persist.checkpoint, persist.subtask, done.snapshots)
 

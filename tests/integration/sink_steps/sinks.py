@@ -6,8 +6,10 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
+from io import BytesIO
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 import pyarrow.parquet as pq
@@ -17,12 +19,17 @@ from pyiceberg.table import Table
 from tests.integration.sink_steps.cases import Target, Wrong
 from tests.integration.sink_steps.pipeline import RealSinks, SinkFormats, sink_node
 from tests.integration.sink_steps.users_code import Batches, Numbers
-from tests.servers import kafka, postgres
+from tests.servers import kafka, postgres, s3
 
+from tidegate.checkpoint.ports import BlobStore
 from tidegate.connectors.kafka.wire.transactions import Transactions
 from tidegate.connectors.python_source.payload import pack
+from tidegate.connectors.registry import RealConnectors
 from tidegate.connectors.spark_types import spark_schema
+from tidegate.operators.ports import SinkCommitter, SinkConnector
 from tidegate.plan.relational import Sink
+from tidegate.storage.options import StorageOptions, storage_options
+from tidegate.storage.output_directory import open_directory
 
 REAL = RealSinks()
 MakeTarget: TypeAlias = Callable[[Path], Target]
@@ -61,19 +68,75 @@ class Parquet:
     def leftovers(self) -> list[str]:
         return [str(path) for path in (self.folder / "_tidegate" / "staged").rglob("*") if path.is_file()]
 
-    def _logged(self) -> set[str]:
-        names = [path.name for path in (self.folder / "_spark_metadata").glob("[0-9]*")]
-        compact = max((int(name.removesuffix(".compact")) for name in names if name.endswith(".compact")), default=-1)
-        counted = [name for name in names if name == f"{compact}.compact" or (name.isdigit() and int(name) > compact)]
-        lines = [
-            line for name in counted for line in (self.folder / "_spark_metadata" / name).read_text().splitlines()[1:]
-        ]
-        return {unquote(urlsplit(json.loads(line)["path"]).path) for line in lines}
+    def _logged(self) -> list[str]:
+        batches = {path.name: path.read_text() for path in (self.folder / "_spark_metadata").glob("[0-9]*")}
+        return [unquote(urlsplit(uri).path) for uri in logged_uris(batches)]
+
+
+def logged_uris(batches: dict[str, str]) -> list[str]:
+    """What Spark takes from a log: ``batches`` are its files."""
+    compact = max((int(name.removesuffix(".compact")) for name in batches if name.endswith(".compact")), default=-1)
+    counted = [name for name in batches if name == f"{compact}.compact" or (name.isdigit() and int(name) > compact)]
+    return [json.loads(line)["path"] for name in counted for line in batches[name].splitlines()[1:]]
 
 
 @contextmanager
 def files(_: Path) -> Iterator[MakeTarget]:
     yield Parquet
+
+
+@dataclass(frozen=True)
+class SinksInStores(RealSinks):
+    options: StorageOptions
+
+    def sink(self, sink: Sink, store: BlobStore) -> SinkConnector:
+        return self._connectors(store).sink(sink)
+
+    def committer(self, sink: Sink, store: BlobStore) -> SinkCommitter:
+        return self._connectors(store).committer(sink)
+
+    def _connectors(self, store: BlobStore) -> RealConnectors:
+        return RealConnectors(store, partial(open_directory, options=self.options))
+
+
+@dataclass(frozen=True)
+class ParquetOnS3:
+    """Each case has a bucket of its own. What is in it is seen by the vendor's own client."""
+
+    client: Any
+    bucket: str
+    formats: SinkFormats
+
+    def sink(self) -> Sink:
+        return sink_node("parquet", {"path": f"s3a://{self.bucket}/out"})
+
+    def visible(self) -> list[int]:
+        by_name = sorted(key for key in self._keys() if key.startswith("out/part-"))
+        batches = {key: key.removeprefix("out/_spark_metadata/") for key in self._keys("out/_spark_metadata/")}
+        texts = {name: self._read(key).decode() for key, name in batches.items() if name[0].isdigit()}
+        by_log = sorted(uri.removeprefix(f"s3a://{self.bucket}/") for uri in logged_uris(texts))
+        if by_name != by_log:
+            raise Wrong(f"Spark reads {by_log}, others {by_name}")
+        tables = [pq.read_table(BytesIO(self._read(key)), columns=["id"]) for key in by_name]
+        return [row for table in tables for row in table["id"].to_pylist()]
+
+    def leftovers(self) -> list[str]:
+        return self._keys("out/_tidegate/staged/")
+
+    def _keys(self, prefix: str = "") -> list[str]:
+        pages = self.client.get_paginator("list_objects_v2").paginate(Bucket=self.bucket, Prefix=prefix)
+        return [one["Key"] for page in pages for one in page.get("Contents", ())]
+
+    def _read(self, key: str) -> bytes:
+        return self.client.get_object(Bucket=self.bucket, Key=key)["Body"].read()
+
+
+@contextmanager
+def files_on_s3(folder: Path) -> Iterator[MakeTarget]:
+    with s3.s3_server(folder / "s3") as server:
+        given = {name.removeprefix("storage."): value for name, value in server.options.items()}
+        formats, client = SinksInStores(storage_options(given)), server.client()
+        yield lambda _: ParquetOnS3(client, server.bucket(), formats)
 
 
 # --- code of the user -----------------------------------------------------------------------------------------------------
@@ -264,6 +327,9 @@ def kafka_broker(folder: Path) -> Iterator[MakeTarget]:
 FILE_MODULES = ("tidegate.connectors.files.format",)
 ADAPTERS = {
     "parquet": Adapter("Parquet", files, FILE_MODULES),
+    "parquet-s3": Adapter(
+        "Parquet on S3", files_on_s3, (*FILE_MODULES, "tidegate.storage.object_files", "obstore.store")
+    ),
     "delta": Adapter("Delta", delta, ("tidegate.connectors.delta.format",)),
     "iceberg": Adapter("Iceberg", iceberg, ("tidegate.connectors.iceberg.format", "pyiceberg.catalog.sql")),
     "postgres": Adapter("PostgreSQL", lambda _: postgres_server({}), ("tidegate.connectors.postgres.format",)),

@@ -29,6 +29,8 @@ class Home:
     proxy: Proxy | None = None
     create_request: bytes = b""
     """Bytes by which the proxy knows the request that makes an object appear."""
+    every_request: bytes = b""
+    """Bytes that each of them has."""
 
     def open(self, *, make: bool = True) -> BlobStore:
         return open_store(self.location, self.options, make=make)
@@ -50,14 +52,14 @@ def s3_home(s3: S3Server, bucket: str) -> Iterator[Home]:
         given = {**s3.options, "storage.endpoint": f"http://127.0.0.1:{proxy.port}"}
         options = {name.removeprefix("storage."): value for name, value in given.items()}
         location = f"s3://{bucket}/home {secrets.token_hex(4)}/ä"
-        yield Home("s3", location, storage_options({**options, "retries": "1"}), proxy, b"PUT /")
+        yield Home("s3", location, storage_options({**options, "retries": "1"}), proxy, b"PUT /", b" HTTP/1.1")
 
 
 @pytest.fixture
 def hdfs_home(hdfs: Hdfs) -> Iterator[Home]:
     with proxy_to(hdfs.port) as proxy:
         location = f"hdfs://127.0.0.1:{proxy.port}/homes/{secrets.token_hex(4)}"
-        yield Home("hdfs", location, StorageOptions(), proxy, b"rename2")
+        yield Home("hdfs", location, StorageOptions(), proxy, b"rename2", location.rpartition("/")[2].encode())
 
 
 @pytest.fixture

@@ -9,8 +9,9 @@ import pytest
 from tests.integration.stores.conftest import Home
 
 from tidegate.api.location import check_store
-from tidegate.checkpoint.ports import AlreadyThere, BlobStore, Created, CreateOutcome, PutsOwn
+from tidegate.checkpoint.ports import AlreadyThere, BlobStore, Created, CreateOutcome, DeletesMany, PutsOwn
 from tidegate.model.errors import Bug, InvalidQuery
+from tidegate.state.encoded import Encoded
 from tidegate.storage.keys import TEMPORARY_PREFIX
 
 RACERS = 8
@@ -78,6 +79,16 @@ def test_deleting_twice_is_no_error_and_the_key_may_be_made_again(home: Home) ->
     assert home.open().read("a/b/c") == b"2"
 
 
+def test_many_are_deleted_together_and_absent_ones_are_no_error(remote_home: Home) -> None:
+    store = remote_home.open()
+    keys = [f"state/op/{number:03d}" for number in range(40)]
+    with ThreadPoolExecutor(RACERS) as makers:
+        list(makers.map(lambda key: store.create(key, b"1"), keys))
+    assert isinstance(store, DeletesMany)
+    assert store.delete_many([*keys[:-1], "never/there"]) == {}
+    assert store.list("") == (keys[-1],)
+
+
 def test_a_large_object_comes_back_whole(home: Home) -> None:
     store = home.open()
     assert store.create("large", LARGE) == Created()
@@ -89,7 +100,7 @@ def test_an_object_of_one_owner_may_travel_in_parts_and_be_sent_again(s3_home: H
     store = s3_home.open()
     assert isinstance(store, PutsOwn)
     for data in (LARGE, LARGE, b"small"):
-        store.put_own(f"state/op/{len(data)}", data)
+        store.put_own(f"state/op/{len(data)}", Encoded.of(data))
         assert store.read(f"state/op/{len(data)}") == data
 
 

@@ -10,7 +10,7 @@ import pytest
 from tests.servers.buckets import BucketServer, bucket_server
 
 from tidegate.api.location import check_store
-from tidegate.checkpoint.ports import AlreadyThere, BlobStore, Created
+from tidegate.checkpoint.ports import AlreadyThere, BlobStore, Created, DeletesMany
 from tidegate.storage.open import open_store
 from tidegate.storage.options import storage_options
 
@@ -50,6 +50,9 @@ def test_what_is_there_is_listed_and_deleted_and_what_is_not_is_no_error(
     store.delete("state/a")
     assert store.read("state/a") is None
     assert store.list("") == ("state/b", "stateful")
+    assert isinstance(store, DeletesMany)
+    assert store.delete_many(("state/a", "state/b", "stateful")) == {}
+    assert store.list("") == ()
 
 
 def test_the_store_passes_the_probe(store: BlobStore, server: BucketServer) -> None:

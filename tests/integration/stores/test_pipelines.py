@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from tests.integration.small_pipeline import SmallPipeline, Visible
 from tests.integration.stores.conftest import Home
+from tests.servers.hdfs import Hdfs
+from tests.servers.proxy import http_answer
 from tests.servers.s3 import S3Server
 from typer.testing import CliRunner
 
@@ -59,6 +61,55 @@ def test_answers_lost_at_every_step_lose_and_double_nothing(remote_home: Home) -
     query.kill()
     SmallPipeline(remote_home.open, visible).start(process="another").run_s(2)
     visible.assert_whole(5)
+
+
+def test_a_store_that_is_cut_off_while_running_fails_checkpoints_in_words_and_loses_nothing(remote_home: Home) -> None:
+    visible, proxy = Visible(), remote_home.proxy
+    assert proxy is not None
+    query = SmallPipeline(remote_home.open, visible).start().run_s(2)
+    before = query.completed()
+    # Whatever is asked, the connection is cut: every request names the location.
+    proxy.faults.answer_instead, proxy.faults.times = (remote_home.every_request, b""), 1_000_000
+    query.run_s(2)
+    assert query.failures() and "cannot write" in query.failures()[-1] and "tried again" in query.failures()[-1]
+    proxy.faults.times = 0
+    query.run_s(60)
+    assert query.outcome is None and query.completed() > before
+    visible.assert_whole(before + 2)
+
+
+def test_a_full_store_fails_checkpoints_in_words_and_goes_on_when_there_is_space(s3_home: Home) -> None:
+    visible, proxy = Visible(), s3_home.proxy
+    assert proxy is not None
+    query = SmallPipeline(s3_home.open, visible).start().run_s(2)
+    before = query.completed()
+    words = "<Error><Code>XMinioStorageFull</Code><Message>Storage backend has reached its minimum free drive</Message></Error>"
+    proxy.faults.answer_instead, proxy.faults.times = (
+        (b"PUT /", http_answer("507 Insufficient Storage", words)),
+        1_000_000,
+    )
+    query.run_s(2)
+    assert query.failures() and all("free some space" in reason for reason in query.failures()), query.failures()[:1]
+    proxy.faults.times = 0
+    query.run_s(60)
+    assert query.outcome is None
+    visible.assert_whole(before + 2)
+
+
+def test_a_full_quota_of_hdfs_fails_checkpoints_in_words_and_goes_on_when_there_is_space(
+    hdfs: Hdfs, hdfs_home: Home
+) -> None:
+    visible = Visible()
+    query = SmallPipeline(hdfs_home.open, visible).start().run_s(2)
+    before = query.completed()
+    path = "/homes/" + hdfs_home.location.rpartition("/")[2]
+    hdfs.set_space_quota(path, 1)
+    query.run_s(2)
+    assert query.failures() and all("free some space" in reason for reason in query.failures()), query.failures()[:1]
+    hdfs.set_space_quota(path, None)
+    query.run_s(60)
+    assert query.outcome is None
+    visible.assert_whole(before + 2)
 
 
 def test_a_key_revoked_while_running_fails_checkpoints_in_words_and_loses_nothing(s3: S3Server, bucket: str) -> None:

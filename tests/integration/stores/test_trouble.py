@@ -11,8 +11,9 @@ from tests.servers.proxy import http_answer
 from tests.servers.s3 import S3Server
 
 from tidegate.api.location import check_store
-from tidegate.checkpoint.ports import AlreadyThere, Created
+from tidegate.checkpoint.ports import AlreadyThere, Created, DeletesMany
 from tidegate.model.errors import InvalidQuery, Unavailable
+from tidegate.state.encoded import Encoded
 from tidegate.storage.errors import Refused
 from tidegate.storage.keys import TEMPORARY_PREFIX
 from tidegate.storage.open import open_store
@@ -134,7 +135,7 @@ def test_an_upload_in_parts_survives_a_lost_answer_to_its_last_step(s3_home: Hom
     assert proxy is not None
     proxy.faults.lose_answer_to = b"uploadId="
     data = bytes(20 << 20)
-    store.put_own("state/op/large", data)  # type: ignore[attr-defined]
+    store.put_own("state/op/large", Encoded.of(data))  # type: ignore[attr-defined]
     assert proxy.faults.seen
     assert store.read("state/op/large") == data
 
@@ -153,6 +154,34 @@ def test_a_revoked_key_is_refused_in_words_and_works_again_once_it_is_back(s3: S
         with pytest.raises(InvalidQuery, match="InvalidAccessKeyId"):
             check_store(store, "here")
     assert store.read("a") == b"1"
+
+
+def test_a_store_that_knows_no_request_for_many_objects_deletes_them_one_by_one(s3_home: Home) -> None:
+    store, proxy = s3_home.open(), s3_home.proxy
+    assert proxy is not None and isinstance(store, DeletesMany)
+    for key in ("a", "b", "c"):
+        store.create(key, b"1")
+    proxy.faults.answer_instead, proxy.faults.times = (b"?delete", http_answer("501 Not Implemented", "")), 100
+    assert store.delete_many(("a", "b", "c")) == {}
+    assert store.list("") == ()
+    asked = len(proxy.faults.seen)
+    assert store.delete_many(("a", "b", "c")) == {}
+    assert len(proxy.faults.seen) == asked > 0, "it is not asked again"
+
+
+def test_keys_that_cannot_be_deleted_are_named_with_the_reason(s3: S3Server, bucket: str) -> None:
+    key = s3.access_key()
+    store = open_store(
+        f"s3://{bucket}/undeletable", storage_options({**_options(s3.options_for(key)).values, "retries": "0"})
+    )
+    assert isinstance(store, DeletesMany)
+    for name in ("a", "b"):
+        store.create(name, b"1")
+    with s3.check_keys():
+        s3.revoke(key)
+        problems = store.delete_many(("a", "b"))
+    assert sorted(problems) == ["a", "b"] and all("InvalidAccessKeyId" in why for why in problems.values())
+    assert store.list("") == ("a", "b")
 
 
 def test_a_missing_bucket_is_never_an_empty_location(s3: S3Server) -> None:

@@ -6,6 +6,7 @@ import gzip
 import threading
 from dataclasses import replace
 from pathlib import Path
+from typing import IO
 
 import msgspec
 import polars as pl
@@ -195,8 +196,8 @@ def test_a_merge_that_a_crash_cut_short_is_swept(tmp_path: Path, monkeypatch: py
     assert visible(tmp_path) == numbers(3)
 
 
-def _half_written(parts: list[Path], target: Path) -> None:
-    target.write_bytes(b"PAR1")
+def _half_written(parts: list[bytes], target: IO[bytes]) -> None:
+    target.write(b"PAR1")
     raise OSError(28, "No space left on device")
 
 

@@ -11,10 +11,11 @@ import pytest
 from tests.unit.connectors.reading import file_scan, read_all, written
 from tests.unit.connectors.test_file_sink import SCHEMA, files, prepared, rows, sink_to, visible, writer
 
-from tidegate.connectors.files import ledger
+from tidegate.connectors.files import ledger, local_directory
 from tidegate.connectors.files.committer import FileSinkCommitter
 from tidegate.connectors.files.ledger import SparkLedger
 from tidegate.connectors.files.listing import Found, Listing
+from tidegate.connectors.files.local_directory import LocalDirectory
 from tidegate.connectors.files.spark_log import Batches, SparkLog, encoded
 from tidegate.connectors.files.staging import StagingNames
 from tidegate.model.errors import CorruptSnapshot, InvalidQuery
@@ -136,7 +137,7 @@ def test_a_zombie_that_had_listed_the_log_long_ago_adds_nothing(
     sink = sink_to(tmp_path)
     owed = committables(sink, 1)
     zombie = FileSinkCommitter(sink)
-    real = ledger.create_whole
+    real = local_directory.create_whole
     stopped: list[Path] = []
 
     def stop_first(target: Path, data: bytes) -> bool:
@@ -146,15 +147,15 @@ def test_a_zombie_that_had_listed_the_log_long_ago_adds_nothing(
             commit(sink, *range(2, 60), attempt=2)
         return real(target, data)
 
-    monkeypatch.setattr(ledger, "create_whole", stop_first)
+    monkeypatch.setattr(local_directory, "create_whole", stop_first)
     zombie.commit(owed)
     assert stopped[0].name == "0" and visible(tmp_path) == list(range(1, 60))
     assert visible_by_a_fresh_reader(tmp_path) == list(range(1, 60))
 
 
 def visible_by_a_fresh_reader(path: Path) -> list[int]:
-    log = SparkLog(path)
-    paths = [json.loads(line)["path"] for name in log.batches().needed for line in log.lines(name)]
+    log = SparkLog(LocalDirectory(path))
+    paths = [json.loads(line)["path"] for line in log.lines(log.batches().needed)]
     assert len(set(paths)) == len(paths), "a file is named twice"
     return visible(path)
 
@@ -166,14 +167,14 @@ def test_a_crash_in_the_middle_of_a_commit_is_completed_by_the_next_one(
     """T3: files are in place and no batch names them, or the batch is there and nobody heard of it."""
     sink = sink_to(tmp_path)
     owed = committables(sink, 1) + committables(sink, 1, subtask=1)
-    real = ledger.create_whole
+    real = local_directory.create_whole
 
     def die(target: Path, data: bytes) -> bool:
         if step == "logged":
             real(target, data)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(ledger, "create_whole", die)
+    monkeypatch.setattr(local_directory, "create_whole", die)
     with pytest.raises(KeyboardInterrupt):
         FileSinkCommitter(sink).commit(owed)
     monkeypatch.undo()
@@ -297,10 +298,9 @@ def test_without_the_log_commits_are_repeated_late_and_racing_as_well(tmp_path: 
 def test_entries_older_than_the_retention_leave_the_log_when_it_is_compacted(tmp_path: Path) -> None:
     sink = sink_to(tmp_path, retention="1 hour")
     commit(sink, *range(1, 6))
-    ledger_of = SparkLedger(tmp_path, StagingNames.of(sink), 3_600_000)
-    log = SparkLog(tmp_path)
+    ledger_of = SparkLedger(LocalDirectory(tmp_path), StagingNames.of(sink), 3_600_000)
     for name in ("0", "1", "2"):
-        path = log.directory / name
+        path = tmp_path / "_spark_metadata" / name
         (entry,) = entries(tmp_path, name)
         path.write_bytes(encoded([json.dumps(entry | {"modificationTime": 1}).encode()]))
     assert ledger_of.newest() == (1, 5)
@@ -314,7 +314,7 @@ def test_a_reader_looks_again_when_batches_are_compacted_under_it(
     monkeypatch.setattr(ledger, "CLEANUP_DELAY_S", -1.0)
     sink = sink_to(tmp_path)
     commit(sink, *range(1, 10))
-    log = SparkLog(tmp_path)
+    log = SparkLog(LocalDirectory(tmp_path))
     listed = iter([log.batches()])
     commit(sink, *range(10, 41))
     real = SparkLog.batches
@@ -358,7 +358,7 @@ def test_a_log_that_appears_while_its_directory_is_listed_counts(
 def test_a_file_has_one_name_by_whatever_way_the_directory_is_reached(tmp_path: Path) -> None:
     commit(sink_to(tmp_path / "out"), 1)
     (tmp_path / "link").symlink_to(tmp_path / "out")
-    (listed,) = SparkLog(tmp_path / "out").read().files
+    (listed,) = SparkLog(LocalDirectory(tmp_path / "out")).read().files
     assert listed.local_path.startswith(str(tmp_path / "out"))
     assert read_all(file_scan("parquet", tmp_path / "link", SCHEMA, columns=("n",))) == [(1,)]
 

@@ -118,3 +118,34 @@ def test_a_writer_that_wants_to_know_hears_of_commits() -> None:
     checkpoints(sink, 1)
     sink.on_committed(CheckpointId(1))
     assert connector.heard == [1]
+
+
+class Settling(ScriptedSink):
+    def __init__(self) -> None:
+        super().__init__()
+        self.settled: list[int] = []
+
+    def writer(self, sink: Sink, attempt: Attempt, subtask: SlotIndex) -> ScriptedWriter:
+        made = super().writer(sink, attempt, subtask)
+        settled = self.settled
+
+        class Writer:
+            write, prepare, close = made.write, made.prepare, made.close
+
+            def settle(self, checkpoint: CheckpointId) -> None:
+                settled.append(checkpoint)
+
+        return Writer()  # type: ignore[return-value]
+
+
+def test_what_a_writer_leaves_for_later_is_waited_for_with_its_snapshot() -> None:
+    connector = Settling()
+    sink = make(connector)
+    write(sink, 1)
+    first, second = sink.snapshot(CheckpointId(1)), sink.snapshot(CheckpointId(2))
+    assert connector.settled == []
+    assert first.settle is not None and second.settle is not None
+    first.settle()
+    second.settle()
+    assert connector.settled == [1, 2]
+    assert make(ScriptedSink()).snapshot(CheckpointId(1)).settle is None

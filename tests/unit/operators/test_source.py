@@ -161,12 +161,57 @@ def test_a_source_without_rows_becomes_idle_once_and_wakes_with_the_next_row() -
     split = ScriptedSplit(frame(1), closed=False)
     source = make(split)
     source.assign(assign(0, 0), 0)
+    source.assign(assign(1), 0)
     drain(source, 0)
     assert [e for e in drain(source, 99) if isinstance(e, Idle)] == []
     assert drain(source, 100)[-1] == Idle()
     assert drain(source, 200) == []
     split.append(frame(2))
     assert drain(source, 300)[0] == SourceStatus(frozenset({0}), holding=False)
+
+
+def test_a_split_that_was_not_read_for_want_of_room_is_not_idle() -> None:
+    """What comes behind a slow sink is not late. Only a reader that was asked and had nothing has nothing."""
+    first, second = ScriptedSplit(frame(1, 2, 3, 4)), ScriptedSplit(frame(5, 6, 7, 8))
+    source = make(first, second)
+    source.assign(assign(0, 0, 1), 0)
+    assert source.poll(100, 0)[0] == SourceStatus(frozenset({0, 1}), holding=False)
+    held_up = [element for now_ms in (500, 1_000, 1_500) for element in source.poll(100, now_ms)]
+    assert numbers(held_up) == [(1, [5, 6]), (0, [3, 4]), (1, [7, 8])]
+    assert not [e for e in held_up if isinstance(e, SourceStatus)], "both are open, and neither counts as idle"
+
+
+def test_a_split_without_rows_beside_a_busy_one_is_idle_when_it_has_been_asked_for_so_long() -> None:
+    quiet, busy = ScriptedSplit(frame(), closed=False), ScriptedSplit(frame(*range(100)), closed=False)
+    source = make(quiet, busy)
+    source.assign(assign(0, 0, 1), 0)
+    seen = [element for now_ms in range(0, 300, 10) for element in source.poll(100, now_ms)]
+    statuses = [e for e in seen if isinstance(e, SourceStatus)]
+    assert statuses == [SourceStatus(frozenset({0, 1}), holding=False), SourceStatus(frozenset({1}), holding=False)]
+    assert Idle() not in seen
+
+
+def test_a_source_that_has_just_run_out_of_rows_is_not_idle_however_long_they_took() -> None:
+    source = make(ScriptedSplit(frame(1), closed=False))
+    source.assign(assign(0, 0), 0)
+    source.assign(assign(1), 0)
+    assert numbers(drain(source, 0, polls=1)) == [(0, [1])]
+    assert Idle() not in drain(source, 1_000)
+    assert Idle() in drain(source, 1_100)
+
+
+def test_a_source_that_waits_for_an_answer_is_not_idle() -> None:
+    """What it is about to be given may be older than anything that others have read: a long look into a directory, a busy driver."""
+    source = make(ScriptedSplit(frame(1)), ScriptedSplit(frame(2)))
+    assert Idle() not in drain(source, 1_000)
+    assert source.next_poll_ms == float("inf"), "the answer wakes it"
+    source.assign(assign(0, 0), 2_000)
+    assert numbers(drain(source, 2_000)) == [(0, [1])]
+    assert Idle() not in drain(source, 3_000), "it has asked for more"
+    source.assign(assign(1), 3_000)
+    assert Idle() not in drain(source, 3_000)
+    assert source.next_poll_ms == 3_100
+    assert Idle() in drain(source, 3_100)
 
 
 def test_nothing_is_idle_in_a_bounded_run() -> None:
@@ -179,6 +224,8 @@ def test_a_source_that_was_idle_at_the_checkpoint_is_idle_again_without_waiting(
     """T27: no stall after the restore; and an active split that comes back here keeps it active."""
     before = make(ScriptedSplit(frame(), closed=False))
     before.assign(assign(0, 0), 0)
+    before.assign(assign(1), 0)
+    drain(before, 0)
     assert Idle() in drain(before, 100)
     value = before.snapshot(CheckpointId(1)).value
     quiet, busy = ScriptedSplit(frame(), closed=False), ScriptedSplit(frame(), closed=False)
@@ -188,6 +235,19 @@ def test_a_source_that_was_idle_at_the_checkpoint_is_idle_again_without_waiting(
     after = make(quiet, busy, values=(value,))
     after.assign(assign(0, 0, 1), 0)
     assert Idle() not in drain(after, 50)
+
+
+def test_a_source_that_was_idle_at_the_checkpoint_and_has_had_rows_since_waits_like_any_other() -> None:
+    before = make()
+    before.assign(assign(0), 0)
+    drain(before, 0)
+    assert Idle() in drain(before, 100)
+    after = make(ScriptedSplit(frame(1)), values=(before.snapshot(CheckpointId(1)).value,))
+    after.assign(assign(0, 0), 0)
+    assert numbers(drain(after, 0)) == [(0, [1])]
+    after.assign(assign(1), 0)
+    assert Idle() not in drain(after, 0)
+    assert Idle() in drain(after, 100)
 
 
 def test_a_reader_forgets_splits_that_a_completed_checkpoint_has_as_done() -> None:
@@ -240,8 +300,8 @@ def test_a_source_without_splits_sleeps_until_it_is_idle_and_then_until_it_gets_
     source = make(ScriptedSplit(frame(1), closed=False))
     source.assign(assign(0), 10)
     source.poll(100, 10)
-    assert source.next_poll_ms == 100
-    assert Idle() in source.poll(100, 100)
+    assert source.next_poll_ms == 110
+    assert Idle() in source.poll(100, 110)
     assert source.next_poll_ms == float("inf")
     source.assign(assign(1, 0), 5_000)
     assert source.next_poll_ms == 5_000

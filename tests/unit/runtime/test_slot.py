@@ -462,6 +462,7 @@ def test_a_waking_source_tells_every_channel_also_those_that_get_no_rows() -> No
     config = QueryConfig(max_parallelism=8, idle_timeout_ms=100)
     shell = Shell(graph(2), connectors(split), config)
     shell.assign(0, 0)
+    shell.assign(1)
     shell.work()
     shell.now_ms = 200.0
     effects = shell.work()

@@ -40,7 +40,7 @@ def test_an_error_that_nobody_foresaw_ends_the_query_and_is_told(tmp_path: Path)
     )
     waiting = master.checkpoint()
     master.start(Attempt(0))
-    assert master.ended.wait(10)
+    assert master.ended.wait(60)
     outcome = master.status.now().outcome
     assert isinstance(outcome, fx.Failed)
     assert outcome.failure.code == Bug.code

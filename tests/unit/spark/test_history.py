@@ -166,7 +166,7 @@ def test_a_fenced_driver_that_writes_late_takes_nothing_from_its_successor(store
 
 
 def wait_for(store: LocalBlobStore, key: str) -> None:
-    give_up = time.monotonic() + 5
+    give_up = time.monotonic() + 60
     while store.read(key) is None:
         assert time.monotonic() < give_up
         time.sleep(0.005)

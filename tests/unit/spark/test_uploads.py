@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 
 import polars as pl
 import pytest
@@ -19,6 +20,7 @@ from tidegate.runtime.effects import Persist
 from tidegate.spark import puts
 from tidegate.spark.puts import Batch, ParallelPuts
 from tidegate.spark.uploads import Uploaded, Uploader, UploadFailed, UploadOutcome
+from tidegate.state.encoded import Encoded
 
 SUBTASK = SubtaskId(StageId(0), SlotIndex(0))
 ROWS = pl.DataFrame({"x": pl.int_range(100_000, eager=True).hash()})  # 800 kB: far too much to travel inline.
@@ -181,8 +183,8 @@ def test_a_slot_that_leaves_does_not_wait_for_an_upload_that_hangs(store: GatedS
 
 def test_a_store_for_large_objects_is_given_chunks_as_its_own(store: GatedStore) -> None:
     class PartsStore(GatedStore):
-        def put_own(self, key: str, data: bytes) -> None:
-            self.objects[key] = data
+        def put_own(self, key: str, data: Encoded) -> None:
+            self.objects[key] = data.joined()
 
         def create(self, key: str, data: bytes) -> Created:
             raise AssertionError("not this way")
@@ -197,5 +199,34 @@ def test_a_store_for_large_objects_is_given_chunks_as_its_own(store: GatedStore)
 
 def test_a_batch_that_failed_takes_up_nothing_more() -> None:
     batch = Batch(failure=Unavailable("no"))
-    ParallelPuts(lambda name, data: None, 1, "x").begin(batch, "a", b"")
+    ParallelPuts(lambda name, data: None, 1, "x").begin(batch, "a", Encoded.of(b""))
     assert not batch.names
+
+
+def test_a_snapshot_is_stored_when_its_output_is_durable_and_not_before(desk: Desk, store: GatedStore) -> None:
+    durable = threading.Event()
+
+    def settle() -> None:
+        assert durable.wait(20)
+
+    desk.uploader.submit(Persist(SUBTASK, CheckpointId(1), ((OPERATOR, OperatorState(settle=settle)),), 0.0, 0.0))
+    with pytest.raises(queue.Empty):
+        desk.answers.get(timeout=0.2)
+    durable.set()
+    assert isinstance(desk.answer(), Uploaded)
+
+
+def test_output_that_does_not_become_durable_fails_the_snapshot_and_names_its_chunks(
+    desk: Desk, store: GatedStore
+) -> None:
+    def settle() -> None:
+        raise Unavailable("the brokers take nothing")
+
+    ((operator, state),) = snapshot(1, 1).states
+    desk.uploader.submit(Persist(SUBTASK, CheckpointId(1), ((operator, replace(state, settle=settle)),), 0.0, 0.0))
+    store.wait_begun(1)
+    store.let_through(key(1, 0))
+    answer = desk.answer()
+    assert isinstance(answer, UploadFailed)
+    assert "the brokers take nothing" in answer.reason
+    assert [chunk_key(name) for name in answer.chunks] == [key(1, 0)]

@@ -15,14 +15,12 @@ from tidegate.connectors.delta.files import DeltaFile, decode
 from tidegate.connectors.delta.table import ensure_table, open_table, partition_columns, storage_of
 from tidegate.connectors.lake.notes import SinkName, StagingNotes, file_name
 from tidegate.connectors.lake.pending import newer, refuse_lost
+from tidegate.connectors.lake.racing import until_accepted
 from tidegate.connectors.lake.storage import failed, in_short
-from tidegate.model.errors import InvalidQuery, Unavailable
+from tidegate.model.errors import InvalidQuery
 from tidegate.model.ids import Attempt
 from tidegate.model.snapshot import Committable
 from tidegate.plan.relational import Sink
-
-TRIES_MAX = 10
-"""Other writers may be quicker that often before the coordinator hears of it and asks again later."""
 
 
 class DeltaCommitter:
@@ -42,18 +40,9 @@ class DeltaCommitter:
 
     def commit(self, committables: tuple[Committable, ...]) -> None:
         """All checkpoints that are not in the table yet, in one version of it."""
-        for tries in range(1, TRIES_MAX + 1):
-            try:
-                self._append_newer(committables)
-                break
-            except CommitFailedError as error:
-                # Somebody changed the table meanwhile, perhaps by this very commit: look again.
-                if tries == TRIES_MAX:
-                    raise Unavailable(
-                        f"the Delta table {self._config.uri} refused {tries} tries to commit: {in_short(error)}",
-                        hint="others change it at the same time; it is tried again. Fewer writers, or longer checkpoint "
-                        "intervals, help",
-                    ) from error
+        until_accepted(
+            lambda: self._append_newer(committables), (CommitFailedError,), f"Delta table {self._config.uri}"
+        )
         # Only now are the files the table's own: whatever comes, no sweep may take them for garbage.
         self._notes.remove(tuple(file.note for one in committables for file in decode(one.payload).files))
 

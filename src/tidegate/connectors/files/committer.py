@@ -6,27 +6,30 @@ import logging
 import os
 from collections import defaultdict
 from collections.abc import Sequence
-from pathlib import Path
+from dataclasses import dataclass
+from pathlib import PurePosixPath
 
-from tidegate.connectors.durable import sync
 from tidegate.connectors.files.ledger import Epoch, Ledger, RecordLedger, SparkLedger
 from tidegate.connectors.files.listing import is_hidden
-from tidegate.connectors.files.merging import Group, groups, merge_lines, merge_parquet
+from tidegate.connectors.files.local_directory import directory_at, is_local
+from tidegate.connectors.files.merging import groups, merge_lines, merge_parquet
+from tidegate.connectors.files.parallel import side_by_side
 from tidegate.connectors.files.sink_config import FileSinkConfig, parse_sink
-from tidegate.connectors.files.spark_log import SparkLog
+from tidegate.connectors.files.spark_log import LOG_DIRECTORY, SparkLog
 from tidegate.connectors.files.staging import StagedFile, StagingNames, attempt_of, decode
 from tidegate.connectors.files.text_encoders import CsvLines
 from tidegate.model.errors import CorruptSnapshot, InvalidQuery
-from tidegate.model.ids import Attempt, CheckpointId
+from tidegate.model.ids import Attempt, CheckpointId, SlotIndex
 from tidegate.model.os_errors import explain
 from tidegate.model.snapshot import Committable
+from tidegate.operators.output_directory import OpenDirectory, OutputDirectory
 from tidegate.plan.relational import Sink
 
 log = logging.getLogger("tidegate.connectors")
 
 
 class FileSinkCommitter:
-    """A staged file is renamed, which happens once, or becomes part of a merged file, whose name follows from its parts.
+    """A staged file takes its final name, or becomes part of a merged file, whose name follows from its parts.
 
     Then the ledger takes the epoch down: what it knows is never touched again. Until then the whole epoch is committed again, by
     whoever comes, from the same committables: nobody was told that any of them is done, so the next manifest carries all of them.
@@ -35,12 +38,21 @@ class FileSinkCommitter:
     def __init__(self, sink: Sink) -> None:
         self._config = parse_sink(sink, warn=True)
         self._names = StagingNames.of(sink)
+        if is_local(self._config.location):
+            self._begin(directory_at(self._config.location, None))
+
+    def reach(self, open_directory: OpenDirectory) -> None:
+        if not is_local(self._config.location):
+            self._begin(open_directory(self._config.location))
+
+    def _begin(self, output: OutputDirectory) -> None:
+        self._output = output
         try:
-            self._config.path.mkdir(parents=True, exist_ok=True)
-            self._ledger = chosen_ledger(self._config, self._names)
+            output.make()
+            self._ledger = chosen_ledger(self._config, output, self._names)
             self._ledger.newest()  # A log that cannot be read is told now, and whatever it names was there before us.
         except OSError as error:
-            raise explain(error, "make", self._config.path) from error
+            raise explain(error, "make", output) from error
 
     def commit(self, committables: tuple[Committable, ...]) -> None:
         """The error names the file that could not be published, and whose it is; those before it are visible."""
@@ -50,31 +62,46 @@ class FileSinkCommitter:
             if not epochs:
                 return
             self._ledger.begin()
-            published = {epoch: self._publish_epoch(epoch, owed) for epoch, owed in sorted(epochs.items())}
-            finals = [self._config.path / final for names in published.values() for final in names]
-            for directory in sorted({parent for final in finals for parent in self._parents(final)}):
-                sync(directory)
+            finals = [final for epoch, owed in sorted(epochs.items()) for final in self._publish_epoch(epoch, owed)]
+            self._output.settle(finals)
             self._ledger.record(max(epochs), finals)
-            for file, _ in (one for owed in epochs.values() for one in owed):
-                (self._config.path / file.staged).unlink(missing_ok=True)  # Parts of merged files; the others are gone.
+            # Parts of merged files, and what a publication leaves where there is no rename.
+            self._delete([file.staged for owed in epochs.values() for file, _ in owed])
         except OSError as error:
-            raise explain(error, "commit to", self._config.path) from error
+            raise explain(error, "commit to", self._output) from error
 
     def sweep(self, older_than: Attempt, keep: tuple[Committable, ...]) -> None:
         kept = {file.staged for one in keep for file in decode(one.payload).files}
-        directory = self._config.path / self._names.directory
+        directory = self._names.directory
         try:
-            for path in sorted(directory.iterdir()) if directory.is_dir() else ():
-                attempt = attempt_of(path.name)
-                if attempt is not None and attempt < older_than and f"{self._names.directory}/{path.name}" not in kept:
-                    path.unlink(missing_ok=True)
+            staged = [(name, attempt_of(name)) for name in self._output.names(directory)]
+            old = [f"{directory}/{name}" for name, attempt in staged if attempt is not None and attempt < older_than]
+            self._delete([name for name in old if name not in kept])
         except OSError as error:
-            raise explain(error, "clean up", directory) from error
+            raise explain(error, "clean up", f"{self._output}/{directory}") from error
+
+    def _delete(self, names: Sequence[str]) -> None:
+        side_by_side(self._output.delete, names, self._output.requests_at_once)
 
     def _publish_epoch(self, epoch: Epoch, owed: Sequence[tuple[StagedFile, Committable]]) -> list[str]:
         """Returns the final names."""
-        whose = {file.staged: one for file, one in owed}
-        finals: list[str] = []
+        publications = self._publications(epoch, owed)
+        at_once = self._output.requests_at_once
+        readers = max(1, at_once // len(publications))
+        lost = side_by_side(lambda one: self._publish(one, epoch, readers), publications, at_once)
+        for publication, missing in zip(publications, lost, strict=True):
+            # Unless somebody else published it: the parts go only after the whole is there and recorded.
+            if missing and self._ledger.newest() < epoch:
+                raise CorruptSnapshot(
+                    f"output file {self._output}/{publication.final} was prepared by a completed checkpoint, but neither it nor "
+                    f"{missing} exists",
+                    hint="somebody deleted it: bring it back, or accept the loss and start from a new checkpoint location",
+                )
+        return [publication.final for publication in publications]
+
+    def _publications(self, epoch: Epoch, owed: Sequence[tuple[StagedFile, Committable]]) -> list[Publication]:
+        subtasks = {file.staged: one.subtask for file, one in owed}
+        found: list[Publication] = []
         merged = 0
         for group in groups([file for file, _ in owed]):
             first, *others = group.parts
@@ -82,85 +109,79 @@ class FileSinkCommitter:
             if others:
                 final = self._names.merged(first, CheckpointId(epoch.checkpoint), Attempt(epoch.attempt), merged)
                 merged += 1
-            try:
-                self._publish(group, final, epoch)
-            except OSError as error:
-                of = f"of checkpoint {epoch.checkpoint}, subtask {whose[first.staged].subtask}"
-                raise explain(error, f"commit {first.staged} ({of}) as", self._config.path / final) from error
-            finals.append(final)
-        return finals
+            found.append(Publication(group.parts, final, subtasks[first.staged]))
+        return found
 
-    def _publish(self, group: Group, name: str, epoch: Epoch) -> None:
-        staged, final = [self._config.path / part.staged for part in group.parts], self._config.path / name
-        final.parent.mkdir(parents=True, exist_ok=True)
+    def _publish(self, one: Publication, epoch: Epoch, readers: int) -> str:
+        """Returns the name of a part that is gone, if the whole is not there either; else nothing."""
+        first, *others = one.parts
         try:
-            if len(staged) == 1:
-                os.rename(staged[0], final)  # noqa: PTH104 - one call, one effect
-            elif not final.exists():
-                self._merge(staged, final, epoch)
+            if not others:
+                self._output.publish(first.staged, one.final, first.size_bytes)
+            elif self._output.status(one.final) is None:
+                self._merge(one, epoch, readers)
         except FileNotFoundError as error:
-            # Somebody else published it: the parts go only after the whole is there and recorded.
-            if not final.exists() and self._ledger.newest() < epoch:
-                raise CorruptSnapshot(
-                    f"output file {final} was prepared by a completed checkpoint, but neither it nor {error.filename or staged[0]} exists",
-                    hint="somebody deleted it: bring it back, or accept the loss and start from a new checkpoint location",
-                ) from None
+            return "" if self._output.status(one.final) is not None else str(error.filename or first.staged)
+        except OSError as error:
+            of = f"of checkpoint {epoch.checkpoint}, subtask {one.subtask}"
+            raise explain(error, f"commit {first.staged} ({of}) as", f"{self._output}/{one.final}") from error
+        return ""
 
-    def _merge(self, parts: Sequence[Path], final: Path, epoch: Epoch) -> None:
-        temporary = self._config.path / self._names.merging(
-            Attempt(epoch.attempt), epoch.checkpoint, os.urandom(8).hex()
-        )
+    def _merge(self, one: Publication, epoch: Epoch, readers: int) -> None:
+        parts = side_by_side(self._output.read, [part.staged for part in one.parts], readers)
+        random = os.urandom(8).hex()
+        draft = self._output.draft(self._names.merging(Attempt(epoch.attempt), epoch.checkpoint, random))
         try:
             if self._config.text is None:
-                merge_parquet(parts, temporary)
+                merge_parquet(parts, draft.file)
             else:
-                text = self._config.text
-                head = CsvLines(self._config.stored, text).head if self._config.format == "csv" else b""
-                merge_lines(parts, temporary, text.compression, head)
-            temporary.replace(final)
-        finally:
-            temporary.unlink(missing_ok=True)
-
-    def _parents(self, final: Path) -> list[Path]:
-        """The directories whose entries may have changed."""
-        root = self._config.path
-        return [parent for parent in final.parents if parent == root or root in parent.parents]
+                lines = CsvLines(self._config.stored, self._config.text) if self._config.format == "csv" else None
+                merge_lines(parts, draft.file, one.final, lines.head if lines is not None else b"")
+            draft.publish(one.final)
+        except BaseException:
+            draft.discard()
+            raise
 
 
-def chosen_ledger(config: FileSinkConfig, names: StagingNames) -> Ledger:
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """A file that becomes visible: one that was staged, or several made into one."""
+
+    parts: tuple[StagedFile, ...]
+    final: str
+    subtask: SlotIndex
+    """That staged the first part."""
+
+
+def chosen_ledger(config: FileSinkConfig, output: OutputDirectory, names: StagingNames) -> Ledger:
     """The log is Spark's word on what a directory holds: it is kept where there is one, begun where there is nothing, and never
     begun beside files that it would hide."""
-    spark_log = SparkLog(config.path)
-    stranger = None if spark_log.exists else _first_file(config.path)
+    spark_log = SparkLog(output)
+    stranger = None if spark_log.exists else _first_file(output)
     # Looked for after the files: a log's directory comes before its first one, so whoever began it meanwhile is seen.
     if spark_log.exists:
         if config.spark_log == "false":
             raise InvalidQuery(
-                f"{config.path} has a {spark_log.directory.name} log: Spark would not see files that are not in it",
+                f"{output} has a {LOG_DIRECTORY} log: Spark would not see files that are not in it",
                 hint="leave out sparkMetadataLog to go on with the log, or choose another directory",
             )
-        return SparkLedger(config.path, names, config.retention_ms)
+        return SparkLedger(output, names, config.retention_ms)
     if config.spark_log == "false":
-        return RecordLedger(config.path, names)
+        return RecordLedger(output, names)
     if stranger is None:
-        return SparkLedger(config.path, names, config.retention_ms)
+        return SparkLedger(output, names, config.retention_ms)
     if config.spark_log == "true":
         raise InvalidQuery(
-            f"{config.path} holds files already, {stranger.name} for one: with a {spark_log.directory.name} log Spark would not see them",
+            f"{output} holds files already, {PurePosixPath(stranger).name} for one: with a {LOG_DIRECTORY} log Spark would not see them",
             hint="choose an empty directory, or leave out sparkMetadataLog to go on without the log",
         )
-    log.info("%s holds files without a %s log: none is begun", config.path, spark_log.directory.name)
-    return RecordLedger(config.path, names)
+    log.info("%s holds files without a %s log: none is begun", output, LOG_DIRECTORY)
+    return RecordLedger(output, names)
 
 
-def _first_file(directory: Path) -> Path | None:
+def _first_file(output: OutputDirectory) -> str | None:
     """Any file that a reader of the directory would see."""
-    for folder, folders, names in os.walk(directory):
-        folders[:] = [name for name in folders if not is_hidden(name)]
-        for name in names:
-            if not is_hidden(name):
-                return Path(folder) / name
-    return None
+    return next((name for name in output.files() if not any(map(is_hidden, PurePosixPath(name).parts))), None)
 
 
 def _by_epoch(committables: tuple[Committable, ...]) -> dict[Epoch, list[tuple[StagedFile, Committable]]]:
@@ -168,7 +189,7 @@ def _by_epoch(committables: tuple[Committable, ...]) -> dict[Epoch, list[tuple[S
     epochs: defaultdict[Epoch, list[tuple[StagedFile, Committable]]] = defaultdict(list)
     for one in sorted(committables, key=lambda one: one.place):
         for file in decode(one.payload).files:
-            attempt = attempt_of(Path(file.staged).name)
+            attempt = attempt_of(PurePosixPath(file.staged).name)
             if attempt is None:
                 raise CorruptSnapshot(f"a committable of the files sink names {file.staged!r}, which no writer made")
             epochs[Epoch(attempt, one.checkpoint)].append((file, one))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 from urllib.parse import unquote, urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -73,20 +74,30 @@ def parse_source(scan: Scan, *, warn: bool = False) -> FileSourceConfig:
 
 def local_path(path: str, what: str) -> str:
     """A plain path, or a ``file:`` URI as Spark writes them (``file:/x`` and ``file:///x``)."""
-    scheme, mark, _ = path.partition(":")
-    if not mark or "/" in scheme or len(scheme) < 2:
-        return path
-    if scheme.lower() != "file":
-        way_out = (
-            "write to a directory that every executor mounts, or to a table: delta and iceberg reach object stores"
-            if what.endswith("sink")
-            else "copy the files to a directory that every executor mounts"
-        )
+    scheme = _scheme(path)
+    if scheme not in ("", "file"):
         raise InvalidQuery(
             f"the {what} cannot reach {path!r}: only local paths and file:// are built",
-            hint=way_out,
+            hint="copy the files to a directory that every executor mounts",
         )
-    return unquote(urlsplit(path).path)
+    return unquote(urlsplit(path).path) if scheme else path
+
+
+def output_location(path: str) -> str:
+    """An absolute path for a local one; the URL of a store as it was given."""
+    match _scheme(path):
+        case "":
+            return str(Path(path).absolute())
+        case "file":
+            return str(Path(unquote(urlsplit(path).path)).absolute())
+        case _:
+            return path
+
+
+def _scheme(path: str) -> str:
+    """In lower case; empty: a plain path. One letter before the colon would be a drive, a slash before it a path with a colon."""
+    scheme, mark, _ = path.partition(":")
+    return "" if not mark or "/" in scheme or len(scheme) < 2 else scheme.lower()
 
 
 def _mode(options: Options) -> bool:

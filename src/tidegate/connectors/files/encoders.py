@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Protocol
+from typing import IO, Protocol
 
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tidegate.connectors.durable import sync
 from tidegate.model import types as t
 from tidegate.model.errors import InvalidQuery
 from tidegate.operators.arrow_columns import arrow_column
@@ -21,7 +19,7 @@ ROW_GROUP_BYTES = 32 * 1024 * 1024
 
 
 class Encoder(Protocol):
-    """Writes one file. Nothing may be relied on before ``close`` has returned; then the file is on the disk."""
+    """Rows into an open file. Nothing may be relied on before ``close`` has returned; then the file has all of them."""
 
     def write(self, rows: pl.DataFrame) -> None: ...
 
@@ -30,16 +28,17 @@ class Encoder(Protocol):
         """About how large the file is by now; what waits in memory counts as it is there."""
         ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Ends the format. The file stays open: it belongs to whoever opened it."""
+        ...
 
 
 class ParquetEncoder:
-    def __init__(self, path: Path, schema: t.Schema, compression: str) -> None:
-        self._path = path
+    def __init__(self, file: IO[bytes], schema: t.Schema, compression: str) -> None:
         self._kinds = tuple(field.type for field in schema)
         # Every column may hold nulls, as in the files Spark writes.
         self._schema = pa.schema([field.with_nullable(True) for field in arrow_schema(schema)])
-        self._file = path.open("wb")
+        self._file = file
         self._writer = pq.ParquetWriter(self._file, self._schema, compression=compression)
         self._waiting: list[pl.DataFrame] = []
         self._rows = self._bytes = 0
@@ -56,12 +55,8 @@ class ParquetEncoder:
         return self._file.tell() + self._bytes
 
     def close(self) -> None:
-        try:
-            self._flush()
-            self._writer.close()
-        finally:
-            self._file.close()
-        sync(self._path)
+        self._flush()
+        self._writer.close()
 
     def _flush(self) -> None:
         if not self._waiting:

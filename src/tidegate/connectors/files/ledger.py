@@ -8,19 +8,20 @@ number is given out again, by a later attempt.
 from __future__ import annotations
 
 import logging
-import os
 import re
 import time
-from collections.abc import Iterable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
+from pathlib import PurePosixPath
 from typing import NamedTuple, Protocol
 
 import msgspec
 
-from tidegate.connectors.durable import TEMPORARY_SUFFIX, create_whole, sync
-from tidegate.connectors.files.spark_log import LoggedFile, SparkLog, encoded, logged_file
+from tidegate.connectors.durable import TEMPORARY_SUFFIX
+from tidegate.connectors.files.parallel import side_by_side
+from tidegate.connectors.files.spark_log import LOG_DIRECTORY, LoggedFile, SparkLog, encoded, logged_file
 from tidegate.connectors.files.staging import PUBLISHED_NAME, StagingNames
-from tidegate.model.errors import InvalidQuery, Unavailable
+from tidegate.model.errors import InvalidQuery, TidegateError, Unavailable
+from tidegate.operators.output_directory import OutputDirectory
 
 log = logging.getLogger("tidegate.connectors")
 
@@ -30,6 +31,8 @@ COMPACT_FILES_KEPT = 3
 """Two of them tell readers the interval; one more, so that a reader that has listed the log still finds what it saw."""
 CLEANUP_DELAY_S = 60.0
 """Files of the log that nobody needs stay for this long: a reader may have listed them."""
+_CUT_SHORT = re.compile(rf"\..*{re.escape(TEMPORARY_SUFFIX)}")
+"""Batches that a crash cut short."""
 _APPENDS_MAX = 1_000
 """Lost races for a number before giving up: each of them means that somebody else was served."""
 
@@ -53,7 +56,7 @@ class Ledger(Protocol):
         """Called before the first file of a commit appears."""
         ...
 
-    def record(self, epoch: Epoch, files: Sequence[Path]) -> None:
+    def record(self, epoch: Epoch, files: Sequence[str]) -> None:
         """``files`` are visible under their final names: from now on all epochs up to ``epoch`` are done. Durable when it returns."""
         ...
 
@@ -61,8 +64,9 @@ class Ledger(Protocol):
 class RecordLedger:
     """One empty file per commit; the newest few are kept. Nobody else reads it."""
 
-    def __init__(self, output: Path, names: StagingNames) -> None:
-        self._directory = output / RECORDED / names.pipeline / names.sink
+    def __init__(self, output: OutputDirectory, names: StagingNames) -> None:
+        self._output = output
+        self._directory = f"{RECORDED}/{names.pipeline}/{names.sink}"
         self._spark_log = SparkLog(output)
 
     def newest(self) -> Epoch:
@@ -71,18 +75,20 @@ class RecordLedger:
     def begin(self) -> None:
         if self._spark_log.exists:
             raise InvalidQuery(
-                f"{self._spark_log.directory} appeared while the query wrote without it: Spark would not see this query's files",
+                f"{self._spark_log} appeared while the query wrote without it: Spark would not see this query's files",
                 hint="another sink began a log here: give each query its own directory, or start this one again with the log",
             )
-        self._directory.mkdir(parents=True, exist_ok=True)
 
-    def record(self, epoch: Epoch, files: Sequence[Path]) -> None:
-        create_whole(self._directory / f"{epoch.attempt:06d}-{epoch.checkpoint:06d}", b"")
+    def record(self, epoch: Epoch, files: Sequence[str]) -> None:
+        self._output.create(self._name(epoch), b"")
         for old in sorted(self._records())[:-RECORDS_KEPT]:
-            (self._directory / f"{old.attempt:06d}-{old.checkpoint:06d}").unlink(missing_ok=True)
+            self._output.delete(self._name(old))
+
+    def _name(self, epoch: Epoch) -> str:
+        return f"{self._directory}/{epoch.attempt:06d}-{epoch.checkpoint:06d}"
 
     def _records(self) -> list[Epoch]:
-        names = (path.name for path in self._directory.iterdir()) if self._directory.is_dir() else iter(())
+        names = self._output.names(self._directory)
         return [Epoch(int(found[1]), int(found[2])) for found in filter(None, map(_RECORD.fullmatch, names))]
 
 
@@ -96,7 +102,8 @@ class SparkLedger:
     already, and tries the next: a late commit ends up with nothing to add.
     """
 
-    def __init__(self, output: Path, names: StagingNames, retention_ms: int | None = None) -> None:
+    def __init__(self, output: OutputDirectory, names: StagingNames, retention_ms: int | None = None) -> None:
+        self._output = output
         self._log = SparkLog(output)
         self._names = names
         self._retention_ms = retention_ms
@@ -114,14 +121,16 @@ class SparkLedger:
     def begin(self) -> None:
         """The directory comes first: a file that lies there before the log does would belong to no batch."""
         if not self._log.exists:
-            self._log.directory.mkdir(parents=True, exist_ok=True)
-            sync(self._log.directory.parent)
+            self._log.begin()
 
-    def record(self, epoch: Epoch, files: Sequence[Path]) -> None:
-        entries = [(self._epoch_of(path.name), msgspec.json.encode(logged_file(path))) for path in files]
+    def record(self, epoch: Epoch, files: Sequence[str]) -> None:
+        self._catch_up()
+        # What somebody else has recorded meanwhile may be gone again: a reader may take files away once they are in the log.
+        owed = [name for name in files if self._epoch_of(name) > self._newest]
+        entries = side_by_side(self._entry, owed, self._output.requests_at_once)
         for _ in range(_APPENDS_MAX):
             self._catch_up()
-            new = [line for of, line in entries if of > self._newest]
+            new = [line for name, line in zip(owed, entries, strict=True) if self._epoch_of(name) > self._newest]
             if not new:
                 return
             batches = self._log.batches()
@@ -129,15 +138,25 @@ class SparkLedger:
                 continue
             name = batches.following
             before = self._compacted(batches.needed) if name.endswith(".compact") else []
-            if before is not None and create_whole(self._log.directory / name, encoded([*before, *new])):
+            batch = f"{LOG_DIRECTORY}/{name}"
+            if before is not None and self._output.create(batch, encoded([*before, *new])):
                 self._seen, self._newest = batches.latest + 1, max(self._newest, epoch)
                 if before:
                     self._clean_up()
                 return
         raise Unavailable(
-            f"other writers were quicker {_APPENDS_MAX} times: nothing could be added to {self._log.directory}",
+            f"other writers were quicker {_APPENDS_MAX} times: nothing could be added to {self._log}",
             hint="give each query a directory of its own",
         )
+
+    def _entry(self, name: str) -> bytes:
+        status = self._output.status(name)
+        if status is None:
+            raise Unavailable(
+                f"{self._output}/{name} was published and is gone before {self._log} names it",
+                hint="somebody deletes files there: leave them alone until Spark sees them; it is tried again",
+            )
+        return msgspec.json.encode(logged_file(self._output.url, name, status))
 
     def _catch_up(self) -> None:
         """Reads what was added since the last look, by us or by others."""
@@ -145,28 +164,29 @@ class SparkLedger:
         first, self._looked = not self._looked, True
         if logged.latest == self._seen:
             return
-        names = [Path(file.path).name for file in logged.files]
-        strangers = sum(PUBLISHED_NAME.match(name) is None for name in names)
+        names = [file.path for file in logged.files]
+        strangers = sum(PUBLISHED_NAME.match(PurePosixPath(name).name) is None for name in names)
         if first:
             self._strangers = strangers
         elif not names or strangers > (self._strangers if logged.whole else 0):
             raise InvalidQuery(
-                f"batch {logged.latest} of {self._log.directory} is not Tidegate's: another streaming query writes to this directory",
+                f"batch {logged.latest} of {self._log} is not Tidegate's: another streaming query writes to this directory",
                 hint="give each query its own directory: Spark's sink skips a batch whose number it finds in the log",
             )
         self._newest = max((self._newest, *map(self._epoch_of, names)))
         self._seen = logged.latest
 
-    def _epoch_of(self, name: str) -> Epoch:
+    def _epoch_of(self, path: str) -> Epoch:
+        name = PurePosixPath(path).name
         found = PUBLISHED_NAME.match(name)
         if found is None or not name[found.end() :].startswith(f"{self._names.pipeline}-{self._names.sink}."):
             return NOTHING
         return Epoch(int(found["attempt"]), int(found["checkpoint"]))
 
-    def _compacted(self, names: Iterable[str]) -> list[bytes] | None:
+    def _compacted(self, names: Sequence[str]) -> list[bytes] | None:
         """All entries so far, as they stand; None: somebody compacted them before us."""
         try:
-            lines = [line for name in names for line in self._log.lines(name)]
+            lines = self._log.lines(names)
         except FileNotFoundError:
             return None
         if self._retention_ms is None:
@@ -182,14 +202,15 @@ class SparkLedger:
             return
         old = [str(n) for n in sorted(batches.plain) if n < kept[0]]
         old += [f"{n}.compact" for n in batches.compact if n < kept[0]]
-        old += [path.name for path in self._log.directory.glob(f".*{TEMPORARY_SUFFIX}")]
-        expired_s = time.time() - CLEANUP_DELAY_S
-        for path in (self._log.directory / name for name in old):
-            try:
-                if os.stat(path).st_mtime <= expired_s:  # noqa: PTH116 - hundreds of them
-                    path.unlink(missing_ok=True)
-                    path.with_name(f".{path.name}.crc").unlink(missing_ok=True)  # Spark's checksum of its own files.
-            except FileNotFoundError:
-                continue
-            except OSError as error:
-                log.warning("cannot delete %s, which nobody needs any more: %s", path, error)
+        old += [name for name in self._output.names(LOG_DIRECTORY) if _CUT_SHORT.fullmatch(name)]
+        side_by_side(self._remove_old, old, self._output.requests_at_once)
+
+    def _remove_old(self, name: str) -> None:
+        expired_ms = (time.time() - CLEANUP_DELAY_S) * 1_000
+        try:
+            status = self._output.status(f"{LOG_DIRECTORY}/{name}")
+            if status is not None and status.modified_ms <= expired_ms:
+                self._output.delete(f"{LOG_DIRECTORY}/{name}")
+                self._output.delete(f"{LOG_DIRECTORY}/.{name}.crc")  # Spark's checksum of its own files.
+        except (OSError, TidegateError) as error:
+            log.warning("cannot delete %s of %s, which nobody needs any more: %s", name, self._log, error)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tidegate.connectors.files.config import FileSourceConfig
+from tidegate.connectors.files.local_directory import LocalDirectory
 from tidegate.connectors.files.spark_log import SparkLog
 from tidegate.model.errors import InvalidQuery, Unavailable
 from tidegate.model.os_errors import explain
@@ -149,7 +150,7 @@ class LoggedFiles:
     """The files that a directory's ``_spark_metadata`` log names, in the order in which they were committed."""
 
     def __init__(self, root: str) -> None:
-        self._log = SparkLog(Path(root))
+        self._log = SparkLog(LocalDirectory(Path(root)))
         self._root = root
         self._real = os.path.realpath(root)
         self._seen = -1
@@ -163,7 +164,7 @@ class LoggedFiles:
         try:
             logged = self._log.read(self._seen)
         except OSError as error:
-            raise explain(error, "read", self._log.directory) from error
+            raise explain(error, "read", self._log) from error
         self._seen = logged.latest
         return [
             Found(file.modification_time * 1_000_000, self._as_listed(file.local_path), file.size)

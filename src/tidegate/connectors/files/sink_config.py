@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
-from tidegate.connectors.files.config import local_path, parse_zone
+from tidegate.connectors.files.config import output_location, parse_zone
 from tidegate.connectors.files.encoders import refuse_unwritable
 from tidegate.connectors.files.text_options import TEXT_CODECS, TextOptions, parse_text_options
 from tidegate.connectors.options import Options, refuse_unknown_partitions
@@ -25,8 +24,8 @@ _PARQUET_CODECS = ("snappy", "none", "uncompressed", "gzip", "zstd", "lz4_raw")
 class FileSinkConfig:
     """The validated options of a file sink."""
 
-    path: Path
-    """Absolute."""
+    location: str
+    """An absolute path, or the URL of a directory in a store."""
     format: str
     extension: str
     codec: str
@@ -53,7 +52,7 @@ def parse_sink(sink: Sink, *, warn: bool = False) -> FileSinkConfig:
     """``warn``: also report options that nobody knows (once, on the driver)."""
     form = sink.format.lower()
     options = Options(sink.options, f"{form} sink")
-    path = Path(local_path(options.required("path", "start(path) names the output directory"), options.what)).absolute()
+    location = output_location(options.required("path", "start(path) names the output directory"))
     if sink.mode is not OutputMode.APPEND:
         raise InvalidQuery(
             f"the {form} sink cannot take back rows: output mode {sink.mode.value} is refused",
@@ -72,7 +71,7 @@ def parse_sink(sink: Sink, *, warn: bool = False) -> FileSinkConfig:
         codec = text.compression
         extension = ("txt" if form == "text" else form) + TEXT_CODECS[codec]
     config = FileSinkConfig(
-        path=path,
+        location=location,
         format=form,
         extension=extension,
         codec=codec,

@@ -12,15 +12,16 @@ checkpoints. A batch is created whole or not at all, and a number is taken once,
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import msgspec
 
 from tidegate.connectors.files.metadata import escaped_uri
+from tidegate.connectors.files.parallel import side_by_side
 from tidegate.model.errors import CorruptSnapshot, InvalidQuery
+from tidegate.operators.output_directory import FileStatus, OutputDirectory
 
 LOG_DIRECTORY = "_spark_metadata"
 COMPACT_INTERVAL = 10
@@ -55,13 +56,13 @@ class LoggedFile(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         return unquote(parts.path)
 
 
-def logged_file(path: Path) -> LoggedFile:
-    """An entry for a file that exists. ``path`` is absolute."""
-    status = path.stat()
+def logged_file(directory_url: str, name: str, status: FileStatus) -> LoggedFile:
+    """An entry for a file that exists. Its scheme is the user's: Spark's readers have to come by the same."""
+    scheme, _, place = directory_url.partition("://")
+    authority, _, folder = place.partition("/")
+    path = escaped_uri(f"/{folder}/{name}" if folder else f"/{name}")
     return LoggedFile(
-        path=f"file://{escaped_uri(str(path))}",
-        size=status.st_size,
-        modification_time=status.st_mtime_ns // 1_000_000,
+        path=f"{scheme}://{authority}{path}", size=status.size_bytes, modification_time=status.modified_ms
     )
 
 
@@ -126,17 +127,24 @@ class Logged:
 class SparkLog:
     """Reads the log of one output directory. Stateless; the directory may be written to by others all the time."""
 
-    def __init__(self, output: Path) -> None:
-        self.directory = output / LOG_DIRECTORY
+    def __init__(self, output: OutputDirectory) -> None:
+        self._output = output
+
+    def __str__(self) -> str:
+        return f"{self._output}/{LOG_DIRECTORY}"
 
     @property
     def exists(self) -> bool:
-        return self.directory.is_dir()
+        return self._output.has(LOG_DIRECTORY)
+
+    def begin(self) -> None:
+        """The log exists from now on, before anything is in it."""
+        self._output.begin(LOG_DIRECTORY)
 
     def batches(self) -> Batches:
         plain: set[int] = set()
         compact: list[int] = []
-        names = (path.name for path in self.directory.iterdir()) if self.exists else iter(())
+        names = self._output.names(LOG_DIRECTORY)
         for found in filter(None, map(_BATCH_NAME.fullmatch, names)):
             if found[2]:
                 compact.append(int(found[1]))
@@ -144,12 +152,16 @@ class SparkLog:
                 plain.add(int(found[1]))
         return Batches(frozenset(plain), tuple(sorted(compact)))
 
-    def lines(self, name: str) -> list[bytes]:
-        """The entries of one batch file, undecoded. FileNotFoundError: it was compacted away."""
-        version, *lines = (self.directory / name).read_bytes().split(b"\n")
+    def lines(self, names: Sequence[str]) -> list[bytes]:
+        """The entries of these batch files, undecoded. FileNotFoundError: one was compacted away."""
+        batches = side_by_side(self._lines, names, self._output.requests_at_once)
+        return [line for lines in batches for line in lines]
+
+    def _lines(self, name: str) -> list[bytes]:
+        version, *lines = self._output.read(f"{LOG_DIRECTORY}/{name}").split(b"\n")
         if version != _VERSION:
             raise CorruptSnapshot(
-                f"{self.directory / name} begins with {version[:20]!r}: it is no Spark sink log of version 1",
+                f"{self}/{name} begins with {version[:20]!r}: it is no Spark sink log of version 1",
                 hint="restore the file, or move the whole log away and read the directory without it",
             )
         return [line for line in lines if line]
@@ -161,13 +173,13 @@ class SparkLog:
             batches = self.batches()
             names = batches.since(seen)
             try:
-                lines = [line for name in names for line in self.lines(name)]
+                lines = self.lines(names)
             except FileNotFoundError as error:
                 missing = str(error.filename)
                 continue
             return Logged(_live(map(self._decoded, lines)), batches.latest, whole=batches.needed == names)
         raise CorruptSnapshot(
-            f"{self.directory} has lost a batch: {missing} is not there",
+            f"{self} has lost a batch: {missing} is not there",
             hint="restore the file, or move the whole log away and read the directory without it",
         )
 
@@ -176,7 +188,7 @@ class SparkLog:
             return msgspec.json.decode(line, type=LoggedFile)
         except (msgspec.DecodeError, msgspec.ValidationError) as error:
             raise CorruptSnapshot(
-                f"{self.directory} holds an entry that cannot be read ({error}): {line[:100]!r}",
+                f"{self} holds an entry that cannot be read ({error}): {line[:100]!r}",
                 hint="restore the file, or move the whole log away and read the directory without it",
             ) from error
 

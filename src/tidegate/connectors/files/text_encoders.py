@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import bz2
 import gzip
-from pathlib import Path
 from typing import IO, Protocol, cast
 
 import polars as pl
 
-from tidegate.connectors.durable import sync
 from tidegate.connectors.files.text_options import DEFAULT_EMPTY_VALUE, TextOptions
 from tidegate.model import types as t
 
@@ -27,11 +25,10 @@ class Format(Protocol):
 class LinesEncoder:
     """Writes one file of lines."""
 
-    def __init__(self, path: Path, form: Format, options: TextOptions) -> None:
-        self._path = path
+    def __init__(self, file: IO[bytes], form: Format, options: TextOptions) -> None:
         self._line = form.line.alias("line")
         self._end = options.line_separator
-        self._raw = path.open("wb")
+        self._raw = file
         self._file = compressing(self._raw, options.compression)
         self._file.write(form.head)
 
@@ -44,12 +41,8 @@ class LinesEncoder:
         return self._raw.tell()
 
     def close(self) -> None:
-        try:
-            if self._file is not self._raw:
-                self._file.close()
-        finally:
-            self._raw.close()
-        sync(self._path)
+        if self._file is not self._raw:
+            self._file.close()
 
 
 class TextLines:

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
-from itertools import groupby
+from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
 import msgspec
 import polars as pl
 
-from tidegate.checkpoint.layout import ManifestRef
 from tidegate.checkpoint.ports import BlobStore
+from tidegate.connectors.batch_commits import BatchCommitter
 from tidegate.connectors.batches import Batches
 from tidegate.connectors.foreach_batch.parts import BatchPart, PartsOfBatch, decode, encode_rows
 from tidegate.model.errors import Bug, InvalidQuery
-from tidegate.model.ids import Attempt, CheckpointId, OperatorId, SlotIndex
+from tidegate.model.ids import Attempt, CheckpointId, SlotIndex
 from tidegate.model.snapshot import INLINE_BYTES_MAX, Committable
 from tidegate.operators.columns import empty_frame, polars_type
 from tidegate.plan.relational import OutputMode, Sink
@@ -98,47 +97,32 @@ class BatchWriter:
         self._held, self._held_bytes = [], 0
 
 
-class ForeachBatchCommitter:
-    """Driver side. One call per checkpoint, in their order; a call that returned is not repeated, one that did not is."""
+class ForeachBatchCommitter(BatchCommitter[PartsOfBatch]):
+    """Driver side: hands the rows of a checkpoint to the user's function."""
 
     def __init__(self, sink: Sink) -> None:
         check_schema(sink)
-        self._sink: OperatorId = sink.id
-        self._batches: Batches | None = None
-        self._call: CallBatch | None = None
-
-    def use(self, store: BlobStore) -> None:
-        self._batches = Batches(store, self._sink)
+        super().__init__(sink.id)
+        self._function: CallBatch | None = None
 
     def call_with(self, call: CallBatch) -> None:
         """Before the query starts. The function stays in this process and is never pickled, as in Spark."""
-        self._call = call
-
-    def commit(self, committables: tuple[Committable, ...]) -> None:
-        ordered = sorted(committables, key=lambda one: one.place)
-        for checkpoint, group in groupby(ordered, key=lambda c: c.checkpoint):
-            prepared = [decode(one.payload) for one in group]
-            self._commit(checkpoint, prepared[0].attempt, tuple(part for each in prepared for part in each.parts))
+        self._function = call
 
     def sweep(self, older_than: Attempt, keep: tuple[Committable, ...]) -> None:
-        kept = {part.key for one in keep for part in decode(one.payload).parts}
-        self._known.delete(found.key for found in self._known.older_than(older_than) if found.key not in kept)
+        kept = {key for one in keep for key in self._keys(decode(one.payload))}
+        self._batches.delete(found.key for found in self._batches.older_than(older_than) if found.key not in kept)
 
-    def _commit(self, checkpoint: CheckpointId, attempt: Attempt, parts: tuple[BatchPart, ...]) -> None:
-        if self._call is None:
+    def _decode(self, payload: bytes) -> PartsOfBatch:
+        return decode(payload)
+
+    def _keys(self, prepared: PartsOfBatch) -> Iterable[str]:
+        return (part.key for part in prepared.parts if part.key)
+
+    def _call(self, checkpoint: CheckpointId, prepared: list[PartsOfBatch]) -> None:
+        if self._function is None:
             raise Bug("foreachBatch has no function to call")
-        ref = ManifestRef(checkpoint, attempt)
-        if not self._known.is_done(ref):
-            self._call(checkpoint, parts)
-            self._known.mark_done(ref)
-        # Only now: until it is known to be done, the same rows may be asked for again.
-        self._known.delete(part.key for part in parts if part.key)
-
-    @property
-    def _known(self) -> Batches:
-        if self._batches is None:
-            raise Bug(f"the committer of {self._sink} was not told where the checkpoints are")
-        return self._batches
+        self._function(checkpoint, tuple(part for one in prepared for part in one.parts))
 
 
 def check_schema(sink: Sink) -> None:

@@ -19,14 +19,14 @@ from tidegate.connectors.iceberg.files import IcebergFile, decode, entry
 from tidegate.connectors.iceberg.table import IcebergTables, explained, storage_of
 from tidegate.connectors.lake.notes import SinkName, StagingNotes, file_name
 from tidegate.connectors.lake.pending import newer, refuse_lost
-from tidegate.connectors.lake.storage import in_short
-from tidegate.model.errors import InvalidQuery, Unavailable
+from tidegate.connectors.lake.racing import until_accepted
+from tidegate.model.errors import InvalidQuery
 from tidegate.model.ids import Attempt
 from tidegate.model.snapshot import Committable
 from tidegate.plan.relational import Sink
 
-TRIES_MAX = 10
-"""Other writers may be quicker that often before the coordinator hears of it and asks again later."""
+REFUSALS = (CommitFailedException, ValidationException)
+"""The table was changed by somebody else meanwhile."""
 
 PIPELINE, SINK, CHECKPOINT = "tidegate.pipeline", "tidegate.sink", "tidegate.checkpoint"
 """In the summary of a snapshot."""
@@ -51,18 +51,11 @@ class IcebergCommitter:
 
     def commit(self, committables: tuple[Committable, ...]) -> None:
         """All checkpoints that are not in the table yet, in one snapshot."""
-        for tries in range(1, TRIES_MAX + 1):
-            try:
-                self._append_newer(self._tables.load(), committables)
-                break
-            except (CommitFailedException, ValidationException) as error:
-                # Somebody changed the table meanwhile, perhaps by this very commit: look again.
-                if tries == TRIES_MAX:
-                    raise Unavailable(
-                        f"the Iceberg table {self._config.table} refused {tries} tries to commit: {in_short(error)}",
-                        hint="others change it at the same time; it is tried again. Fewer writers, or longer checkpoint "
-                        "intervals, help",
-                    ) from error
+        until_accepted(
+            lambda: self._append_newer(self._tables.load(), committables),
+            REFUSALS,
+            f"Iceberg table {self._config.table}",
+        )
         # Only now are the files the table's own: whatever comes, no sweep may take them for garbage.
         self._files.notes.remove(tuple(file.note for one in committables for file in decode(one.payload).files))
 
@@ -90,7 +83,7 @@ class IcebergCommitter:
             change = _for_commit(table).transaction()
             self._fill(change, files, checkpoint)
             change.commit_transaction()
-        except (CommitFailedException, ValidationException):
+        except REFUSALS:
             raise
         except Exception as error:
             doing = f"commit checkpoint {checkpoint} to the Iceberg table"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import logging
+import threading
 import time
 from collections.abc import Iterable
 from typing import Any
@@ -14,11 +15,14 @@ from tidegate.connectors.kafka import librdkafka as rd
 from tidegate.connectors.kafka.columns import MessageBlock, MessageColumns
 from tidegate.connectors.kafka.headers import produce_one
 from tidegate.connectors.kafka.librdkafka import LibraryError, library
+from tidegate.connectors.kafka.missing import missing_topics
 from tidegate.model.errors import DataError, InvalidQuery, TidegateError, Unavailable
 
 log = logging.getLogger("tidegate.kafka")
 
 POLL_MS = 50
+FULL_MS = 1
+"""How long to wait for room in the library's queue: it does not say when there is some."""
 PATIENCE_SECONDS = 30.0
 """How long brokers may take nothing before the attempt is given up (and started again)."""
 
@@ -34,6 +38,7 @@ class Producer:
     def __init__(self, options: dict[str, str], columns: MessageColumns) -> None:
         """Returns at once; brokers are looked for in the background."""
         self._columns = columns
+        self._options = options
         self._where = options.get("bootstrap.servers", "")
         self._failed: LibraryError | None = None
         self._trouble = ""
@@ -50,6 +55,15 @@ class Producer:
             ) from error
         self._topics: dict[str, int] = {}
         self._written: dict[str, None] = {}
+
+    def connect(self, wait_ms: int) -> None:
+        """Gives the library a connection to a broker of the cluster. Having one is no condition.
+
+        ``init_transactions`` looks for one only every 500 ms. The first question goes through the connection to a bootstrap server,
+        which the library closes once it knows the cluster; the second opens one to a broker.
+        """
+        self._find(0, wait_ms)
+        self._find(0, wait_ms)
 
     def init_transactions(self, wait_ms: int) -> bool:
         """Whether it is done; if not, call it again. Takes the transactional id from whoever had it."""
@@ -93,12 +107,14 @@ class Producer:
         library().rd_kafka_poll(self._handle, wait_ms)
         self._raise_failure()
 
-    def flush(self, patience_s: float = PATIENCE_SECONDS) -> None:
-        """Returns when brokers have everything."""
+    def flush(self, patience_s: float = PATIENCE_SECONDS, stop: threading.Event | None = None) -> None:
+        """Returns when brokers have everything. ``stop``: ends the waiting, from another thread."""
         until, left, wait_ms = time.monotonic() + patience_s, self.waiting, 1
         # The library looks whether it is done only when its time is over: short at first, because brokers mostly are fast.
         while library().rd_kafka_flush(self._handle, wait_ms):
             self._raise_failure()
+            if stop is not None and stop.is_set():
+                raise Unavailable("the writer was closed before brokers had all messages")
             until, left = self._patience(until, left, patience_s)
             wait_ms = min(wait_ms + 1, POLL_MS)
         self._raise_failure()
@@ -143,7 +159,7 @@ class Producer:
                 raise self._explained(LibraryError(int(refused[0]), rd.text_of(int(refused[0]))), topic)
             messages = messages[taken:]
             messages["error"] = 0
-            self.poll(POLL_MS)
+            self.poll(FULL_MS)
             until, left = self._patience(until, left, PATIENCE_SECONDS)
 
     def _produce_with_headers(self, topic: str, rows: pl.DataFrame) -> None:
@@ -183,7 +199,7 @@ class Producer:
         return handle
 
     def _find(self, topic: int, wait_ms: int) -> bool:
-        """Whether the brokers have said what they know about the topic."""
+        """Whether the brokers have said what they know about the topic (0: about all that are known here)."""
         answer = ctypes.c_void_p()
         if library().rd_kafka_metadata(self._handle, 0, topic, ctypes.byref(answer), wait_ms):
             return False
@@ -197,6 +213,11 @@ class Producer:
             return now + patience_s, waiting
         if now < until:
             return until, waiting
+        if missing := missing_topics(self._options, self._topics):
+            raise InvalidQuery(
+                f"Kafka at {self._where} has no topic {missing[0]!r} any more",
+                hint="create the topic again: the query goes on from its last checkpoint at the next start",
+            )
         raise Unavailable(
             f"the Kafka brokers at {self._where} have taken none of {waiting} messages for {patience_s:g} s"
             + (f": {self._trouble}" if self._trouble else ""),

@@ -44,9 +44,10 @@ class Transaction:
 class Workshop:
     """Makes the next transaction ready while the present one is written, and takes old producers apart. One thread of its own."""
 
-    def __init__(self, config: KafkaSinkConfig) -> None:
+    def __init__(self, config: KafkaSinkConfig, stopping: threading.Event) -> None:
+        """``stopping``: set before it is closed."""
         self._config = config
-        self._stopping = threading.Event()
+        self._stopping = stopping
         self._wire = Transactions(config.client, stop=self._stopping)
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="tidegate-kafka")
 
@@ -58,28 +59,32 @@ class Workshop:
         """Its producer is closed; the transaction stays as it is."""
         self._executor.submit(transaction.producer.close)
 
-    def close(self, unfinished: list[Future[Transaction]], begun: Transaction | None) -> None:
+    def close(self, unfinished: list[Future[Transaction]], begun: list[Transaction]) -> None:
         """What is open and was not prepared is aborted: readers need not wait until its time is over."""
-        self._stopping.set()
         for one in unfinished:
             one.cancel()
         self._executor.shutdown(wait=True)
         for one in unfinished:
             if not one.cancelled() and one.exception() is None:
                 one.result().producer.close()
-        if begun is not None:
-            begun.producer.close()
-            try:
-                with_little_time = Transactions(self._config.client, FAREWELL_SECONDS)
-                with_little_time.initialise(begun.handle.transactional_id, self._config.transaction_timeout_ms)
-                with_little_time.close()
-            except (TidegateError, Refused) as error:
-                log.warning("%s stays open until its time is over: %s", begun.handle.transactional_id, error)
+        for one in begun:
+            one.producer.close()
+        self._abort(begun)
         self._wire.close()
+
+    def _abort(self, begun: list[Transaction]) -> None:
+        with_little_time = Transactions(self._config.client, FAREWELL_SECONDS)
+        for one in begun:
+            try:
+                with_little_time.initialise(one.handle.transactional_id, self._config.transaction_timeout_ms)
+            except (TidegateError, Refused) as error:
+                log.warning("%s stays open until its time is over: %s", one.handle.transactional_id, error)
+        with_little_time.close()
 
     def _make(self, k: int, transactional_id: str, topics: tuple[str, ...]) -> Transaction:
         producer = Producer(self._config.producer(transactional_id), self._config.columns)
         try:
+            producer.connect(LOOK_MS)
             while not producer.init_transactions(LOOK_MS):
                 if self._stopping.is_set():
                     raise Unavailable("the writer was closed before its transaction was ready")

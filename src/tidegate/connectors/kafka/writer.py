@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from concurrent.futures import Future
 
 import polars as pl
@@ -9,16 +10,18 @@ import polars as pl
 from tidegate.connectors.kafka.names import TransactionNames, encode
 from tidegate.connectors.kafka.pool import IdPool
 from tidegate.connectors.kafka.producer import Producer
+from tidegate.connectors.kafka.settling import Settling
 from tidegate.connectors.kafka.sink_config import KafkaSinkConfig
-from tidegate.connectors.kafka.transaction import Transaction, Workshop, check_open, wait_for
+from tidegate.connectors.kafka.transaction import Transaction, Workshop, wait_for
 from tidegate.connectors.kafka.wire.transactions import Transactions
 from tidegate.model.ids import Attempt, CheckpointId, SlotIndex
 
 
 class TransactionalWriter:
-    """Rows of one checkpoint go into one transaction; ``prepare`` leaves it on the brokers, whole and not visible.
+    """Rows of one checkpoint go into one transaction; prepared and settled, it is on the brokers, whole and not visible.
 
-    A prepared transaction is never written to again: its producer is closed, the next checkpoint has an id of its own.
+    A prepared transaction is never written to again: its producer is closed, the next checkpoint has an id of its own. Rows of the
+    next checkpoint are written while those of a prepared one are still on their way.
     """
 
     def __init__(self, config: KafkaSinkConfig, names: TransactionNames, attempt: Attempt, subtask: SlotIndex) -> None:
@@ -27,38 +30,43 @@ class TransactionalWriter:
         self._attempt = attempt
         self._subtask = subtask
         self._pool = IdPool()
-        self._wire = Transactions(config.client)
-        self._workshop = Workshop(config)
+        self._stopping = threading.Event()
+        self._workshop = Workshop(config, self._stopping)
+        self._settling = Settling(Transactions(config.client, stop=self._stopping), self._workshop, self._stopping)
         self._current: Transaction | None = None
         self._topics = () if config.columns.topic is None else (config.columns.topic,)
         self._spare = self._order()
 
     def write(self, rows: pl.DataFrame) -> None:
+        self._settling.raise_failure()
         if self._current is None:
             self._current = wait_for(self._spare, self._config.client["bootstrap.servers"])
             self._spare = self._order()
         self._current.write(rows)
 
     def prepare(self, checkpoint: CheckpointId) -> tuple[bytes, ...]:
+        self._settling.raise_failure()
         self._pool.barrier(checkpoint)
         current = self._current
         if current is None:
             return ()
-        current.producer.flush()
-        check_open(current, self._wire)
         self._pool.prepared(current.k, checkpoint)
         self._topics = current.producer.topics
         self._current = None
-        self._workshop.retire(current)
+        self._settling.seal(current, checkpoint)
         return (encode(current.handle),)
+
+    def settle(self, checkpoint: CheckpointId) -> None:
+        self._settling.settle(checkpoint)
 
     def on_committed(self, checkpoint: CheckpointId) -> None:
         self._pool.committed(checkpoint)
 
     def close(self) -> None:
-        self._workshop.close([self._spare], self._current)
+        self._stopping.set()
+        begun = self._settling.close() + ([] if self._current is None else [self._current])
         self._current = None
-        self._wire.close()
+        self._workshop.close([self._spare], begun)
 
     def _order(self) -> Future[Transaction]:
         k = self._pool.take()

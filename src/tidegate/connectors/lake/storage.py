@@ -122,15 +122,23 @@ class TableStorage:
             return list(pool.map(do, locations))
 
 
+_FULL = ("No space left", "disk is full", "Disk quota exceeded", "StorageFull")
+"""Of libraries that say it in words alone."""
+
+
 def failed(error: Exception, doing: str, location: str) -> TidegateError:
     """What a person can do about it. Stores and their clients raise all kinds of things: what is not known may pass."""
     if isinstance(error, TidegateError):
         return error
     if isinstance(error, OSError) and error.errno is not None:
         return explain(error, doing, location)
+    words = in_short(error)
+    full = any(sign in words for sign in _FULL)
     return Unavailable(
-        f"cannot {doing} {location}: {type(error).__name__}: {in_short(error)}",
-        hint="check that the store is reachable and that the credentials allow it; it is tried again",
+        f"cannot {doing} {location}: {type(error).__name__}: {words}",
+        hint="the disk or the quota is full: free some space, the query goes on by itself"
+        if full
+        else "check that the store is reachable and that the credentials allow it; it is tried again",
     )
 
 

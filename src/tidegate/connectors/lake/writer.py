@@ -15,7 +15,7 @@ from tidegate.connectors.lake.notes import FileNames, StagingNotes
 from tidegate.connectors.lake.storage import TableStorage, failed
 from tidegate.model import types as t
 from tidegate.model.ids import CheckpointId
-from tidegate.operators.arrow_columns import arrow_column
+from tidegate.operators.arrow_columns import arrow_column, retyped
 
 FILE_BYTES_MAX = 256 * 1024 * 1024
 """A file is closed and the next one begun when about this much (in memory) has gone into it."""
@@ -210,26 +210,3 @@ class _OpenFile:
         if self.waiting:
             self.writer.write_table(layout.to_arrow(pl.concat(self.waiting)))
             self.waiting, self.waiting_rows, self.waiting_bytes = [], 0, 0
-
-
-def retyped(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """A cast that also renames the fields inside of lists, maps and structs, which come in the same order."""
-    if array.type.equals(target, check_metadata=True):
-        return array
-    if pa.types.is_map(target):
-        fields = [target.key_field, target.item_field]
-        columns = [retyped(array.keys, target.key_type), retyped(array.items, target.item_type)]
-        return _with_values(array, target, pa.StructArray.from_arrays(columns, fields=fields))
-    if pa.types.is_large_list(target) and pa.types.is_list(array.type):
-        array = array.cast(pa.large_list(array.type.value_field))
-    if pa.types.is_list(target) or pa.types.is_large_list(target):
-        return _with_values(array, target, retyped(array.values, target.value_type))
-    if pa.types.is_struct(target):
-        children = [retyped(array.field(n), target.field(n).type) for n in range(target.num_fields)]
-        mask = array.is_null() if array.null_count else None
-        return pa.StructArray.from_arrays(children, fields=list(target), mask=mask)
-    return array.cast(target)
-
-
-def _with_values(array: pa.Array, target: pa.DataType, values: pa.Array) -> pa.Array:
-    return pa.Array.from_buffers(target, len(array), array.buffers()[:2], array.null_count, array.offset, [values])

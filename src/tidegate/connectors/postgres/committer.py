@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from itertools import groupby
 
 import psycopg
 from psycopg import sql
@@ -17,7 +16,7 @@ from tidegate.connectors.postgres.sweeping import sweep_database
 from tidegate.connectors.postgres.target import ensure
 from tidegate.model.errors import CorruptSnapshot, Unavailable
 from tidegate.model.ids import Attempt
-from tidegate.model.snapshot import Committable
+from tidegate.model.snapshot import Committable, by_checkpoint
 from tidegate.plan.relational import Sink
 
 BUSY_SECONDS_MAX = 10.0
@@ -36,11 +35,10 @@ class PostgresCommitter:
         """Checkpoint by checkpoint. Raises CorruptSnapshot, naming the checkpoint, for rows that are neither prepared nor committed."""
         if not committables:
             return
-        ordered = sorted(committables, key=lambda one: one.place)
         with session(self._config, self._name) as connection:
-            for checkpoint, group in groupby(ordered, key=lambda c: c.checkpoint):
+            for checkpoint, group in by_checkpoint(committables):
                 with connected_errors(self._config, f"commit checkpoint {checkpoint} to {self._config.table} at"):
-                    self._commit(connection, list(group))
+                    self._commit(connection, group)
 
     def sweep(self, older_than: Attempt, keep: tuple[Committable, ...]) -> None:
         with session(self._config, self._name) as connection, connected_errors(self._config, "clean up at"):

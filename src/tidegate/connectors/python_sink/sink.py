@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from itertools import groupby
 
 import msgspec
@@ -10,11 +11,12 @@ import polars as pl
 
 from tidegate.checkpoint.layout import ManifestRef
 from tidegate.checkpoint.ports import BlobStore
+from tidegate.connectors.batch_commits import BatchCommitter
 from tidegate.connectors.batches import Batches
 from tidegate.connectors.python_sink.feed import Feed
 from tidegate.connectors.python_sink.writers import UserSink
-from tidegate.model.errors import Bug, InvalidQuery
-from tidegate.model.ids import Attempt, CheckpointId, OperatorId, SlotIndex
+from tidegate.model.errors import InvalidQuery
+from tidegate.model.ids import Attempt, CheckpointId, SlotIndex
 from tidegate.model.snapshot import Committable
 from tidegate.operators.values import decoded
 from tidegate.plan.relational import Sink
@@ -86,60 +88,46 @@ class PythonSinkWriter:
         return self._feed
 
 
-class PythonSinkCommitter:
-    """Driver side. ``commit(messages, batch_id)`` once per checkpoint, in their order; repeated until it has returned."""
+class PythonSinkCommitter(BatchCommitter[MessageToCommit]):
+    """Driver side: ``commit(messages, batch_id)`` for a checkpoint, ``abort`` for what none holds."""
 
     def __init__(self, sink: Sink) -> None:
         check_sink(sink)
+        super().__init__(sink.id)
         self._user = UserSink.of(sink)
         self._user.writer()
-        self._sink: OperatorId = sink.id
-        self._batches: Batches | None = None
-
-    def use(self, store: BlobStore) -> None:
-        self._batches = Batches(store, self._sink)
-
-    def commit(self, committables: tuple[Committable, ...]) -> None:
-        ordered = sorted(committables, key=lambda one: one.place)
-        for checkpoint, group in groupby(ordered, key=lambda c: c.checkpoint):
-            self._commit(checkpoint, [decode(one.payload) for one in group])
 
     def sweep(self, older_than: Attempt, keep: tuple[Committable, ...]) -> None:
         """``abort`` for what older attempts wrote and no checkpoint holds, one call per attempt and checkpoint."""
         kept = {decode(one.payload).key for one in keep}
-        waiting = [one for one in self._known.older_than(older_than) if one.key not in kept]
+        waiting = [one for one in self._batches.older_than(older_than) if one.key not in kept]
         waiting.sort(key=lambda one: (one.attempt, one.number, one.subtask))
         for (attempt, checkpoint), group in groupby(waiting, key=lambda one: (one.attempt, one.number)):
             keys = [one.key for one in group]
             ref = ManifestRef(CheckpointId(checkpoint), attempt)
-            if not self._known.is_done(ref):
+            if not self._batches.is_done(ref):
                 self._abort(ref, keys)
-            self._known.delete(keys)
+            self._batches.delete(keys)
 
-    def _commit(self, checkpoint: CheckpointId, written: list[MessageToCommit]) -> None:
-        ref = ManifestRef(checkpoint, written[0].attempt)
-        if not self._known.is_done(ref):
-            messages = [self._user.message(one.message) for one in written]
-            try:
-                self._user.writer().commit(list(messages), int(checkpoint))
-            except Exception as error:
-                raise self._user.failed(error, f"in commit() of batch {checkpoint}") from error
-            self._known.mark_done(ref)
-        # Part of the commit: what is left here and not known to be done would be aborted one day.
-        self._known.delete(one.key for one in written)
+    def _decode(self, payload: bytes) -> MessageToCommit:
+        return decode(payload)
+
+    def _keys(self, prepared: MessageToCommit) -> Iterable[str]:
+        return (prepared.key,)
+
+    def _call(self, checkpoint: CheckpointId, prepared: list[MessageToCommit]) -> None:
+        messages = [self._user.message(one.message) for one in prepared]
+        try:
+            self._user.writer().commit(list(messages), int(checkpoint))
+        except Exception as error:
+            raise self._user.failed(error, f"in commit() of batch {checkpoint}") from error
 
     def _abort(self, ref: ManifestRef, keys: list[str]) -> None:
-        messages = [self._user.message(self._known.read(key)) for key in keys]
+        messages = [self._user.message(self._batches.read(key)) for key in keys]
         try:
             self._user.writer().abort(list(messages), int(ref.checkpoint))
         except Exception as error:
             raise self._user.failed(error, f"in abort() of batch {ref.checkpoint}") from error
-
-    @property
-    def _known(self) -> Batches:
-        if self._batches is None:
-            raise Bug(f"the committer of {self._sink} was not told where the checkpoints are")
-        return self._batches
 
 
 def check_sink(sink: Sink) -> None:

@@ -137,7 +137,9 @@ def a_sink_commits_at_the_end_of_input(plant: Planting) -> None:
             if isinstance(sink := link.operator, SinkOperator):
                 writer = sink._writer
                 assert isinstance(writer, SimulatedWriter)
-                for payload in writer.prepare(END):
+                prepared = writer.prepare(END)
+                writer.settle(END)
+                for payload in prepared:
                     writer._outside._commit_one(msgspec.msgpack.decode(payload, type=Transaction))
 
     plant.method(Chain, "end", wrong)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -91,13 +92,26 @@ def a_delta_builds_upon_an_unconfirmed_chunk(plant: Planting) -> None:
 )
 def a_failed_upload_is_acknowledged(plant: Planting) -> None:
     def wrong(original: Any, persist: Any, name: Any, put: Any, *rest: Any) -> Any:
-        def quietly(chunk: str, data: bytes) -> None:
+        def quietly(chunk: str, data: Any) -> None:
             try:
                 put(chunk, data)
             except Unavailable:
                 return
 
         return original(persist, name, quietly, *rest)
+
+    plant.function(persisting.persist_states, wrong)
+
+
+@mutant(
+    "T24",
+    "A subtask acknowledges a checkpoint before the rows that its sink prepared are durable: lost with the slot.",
+    seeds(faults=CRASHES),
+)
+def a_snapshot_does_not_wait_for_its_output(plant: Planting) -> None:
+    def wrong(original: Any, persist: Any, *rest: Any) -> Any:
+        unsettled = tuple((operator, replace(state, settle=None)) for operator, state in persist.states)
+        return original(replace(persist, states=unsettled), *rest)
 
     plant.function(persisting.persist_states, wrong)
 

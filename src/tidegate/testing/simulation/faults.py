@@ -67,6 +67,8 @@ class Faults:
     """For a moment every operation is refused."""
 
     # Sinks
+    settle_fails: float = _fault(0.1)
+    """Rows that a sink has prepared do not become durable in time; the next snapshot tries again."""
     commit_fails: float = _fault(0.2)
     """A sink's commit fails before it did anything."""
     commit_partly: float = _fault(0.2)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
+
 import msgspec
 import polars as pl
 
@@ -39,6 +41,11 @@ class SimulatedOutside:
         if transaction in self.prepared or transaction in self.visible:
             self.violations.append(f"{transaction} was prepared twice")
         self.prepared[transaction] = rows
+
+    def check_settles(self) -> None:
+        if self._agenda.chance(self.faults.settle_fails):
+            self._tally.fault("settle_fails")
+            raise Unavailable("the sink does not take the rows")
 
     def latency_ms(self) -> int:
         if self._agenda.chance(self.faults.commit_slow):
@@ -105,10 +112,13 @@ class SimulatedSinkConnector:
 
 
 class SimulatedWriter:
+    """Prepared rows are durable once they are settled: a slot that dies in between takes them with it."""
+
     def __init__(self, outside: SimulatedOutside, identity: tuple[str, OperatorId, Attempt, SlotIndex]) -> None:
         self._outside = outside
         self._identity = identity
         self._rows: list[pl.DataFrame] = []
+        self._sealed: deque[tuple[Transaction, pl.DataFrame]] = deque()
 
     def write(self, rows: pl.DataFrame) -> None:
         self._rows.append(rows)
@@ -118,9 +128,14 @@ class SimulatedWriter:
             return ()
         pipeline, sink, attempt, subtask = self._identity
         transaction = Transaction(pipeline, sink, checkpoint, attempt, subtask)
-        self._outside.prepare(transaction, pl.concat(self._rows))
+        self._sealed.append((transaction, pl.concat(self._rows)))
         self._rows = []
         return (msgspec.msgpack.encode(transaction),)
+
+    def settle(self, checkpoint: CheckpointId) -> None:
+        while self._sealed and self._sealed[0][0].checkpoint <= checkpoint:
+            self._outside.check_settles()
+            self._outside.prepare(*self._sealed.popleft())
 
     def close(self) -> None:
         self._rows = []

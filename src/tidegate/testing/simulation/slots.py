@@ -19,6 +19,7 @@ from tidegate.runtime.effects import GrantCredit, Leave, Persist, Send, SlotEffe
 from tidegate.runtime.persisting import NotStored, persist_states
 from tidegate.runtime.slot import SlotRuntime
 from tidegate.state.codec import decode_chunk
+from tidegate.state.encoded import Encoded
 from tidegate.testing.simulation.location import Location
 from tidegate.testing.simulation.relations import load
 from tidegate.testing.simulation.setting import Setting
@@ -247,8 +248,8 @@ class SimulatedSlot:
         if not self.alive and not self._agenda.chance(0.3):
             return
 
-        def put(name: str, data: bytes) -> None:
-            self._location.store.create(chunk_key(name), data)
+        def put(name: str, data: Encoded) -> None:
+            self._location.store.create(chunk_key(name), data.joined())
 
         try:
             done = persist_states(

@@ -57,6 +57,8 @@ class Transactions:
         self._stop = stop or threading.Event()
         self._security = Security.of(options)
         self._bootstrap = addresses(options["bootstrap.servers"])
+        self._brokers: tuple[Address, ...] = ()
+        """All of the cluster, as one of them said: those that the options name may die one after the other."""
         self._patience_s = patience_s
         self._open: dict[Address, Connection] = {}
         self._coordinators: dict[str, Address] = {}
@@ -121,7 +123,8 @@ class Transactions:
 
         def once() -> tuple[str, ...]:
             found: set[str] = set()
-            for address in self._any(brokers()):
+            self._brokers = self._any(brokers())
+            for address in self._brokers:
                 listing = self._ask(address, list_transactions(OPEN_STATES))
                 if listing.error:
                     raise Refused(listing.error, "the list of transactions")
@@ -175,6 +178,7 @@ class Transactions:
         known = self._coordinators.get(transactional_id)
         if known is not None:
             return known
+        self._brokers = self._brokers or self._any(brokers())
         answer = self._any(find_coordinator(transactional_id))
         self._checked(answer, answer.error, transactional_id)
         self._coordinators[transactional_id] = answer.address
@@ -188,9 +192,9 @@ class Transactions:
         return answer
 
     def _any(self, request: Request[Answer]) -> Answer:
-        """Of the first broker that answers."""
+        """Of the first broker that answers: one that did before, one that the options name, any other of the cluster."""
         trouble: OSError | None = None
-        for address in self._bootstrap:
+        for address in dict.fromkeys((*self._open, *self._bootstrap, *self._brokers)):
             try:
                 return self._ask(address, request)
             except OSError as error:
@@ -208,18 +212,18 @@ class Transactions:
             except OSError:
                 # It was idle for long and the broker closed it: each request may be asked twice, so a new one is tried at once.
                 self._drop(address)
-        connection = self._open[address] = Connection(
-            address, self._security, min(REQUEST_SECONDS_MAX, self._patience_s)
-        )
         try:
+            connection = Connection(address, self._security, min(REQUEST_SECONDS_MAX, self._patience_s))
+            self._open[address] = connection
             return connection.ask_all(requests)
         except OSError:
             self._drop(address)
             raise
 
     def _drop(self, address: Address) -> None:
-        """What this broker coordinated may be elsewhere by now."""
-        self._open.pop(address).close()
+        """What this broker coordinated may be elsewhere by now, also if others still say that it is there."""
+        if (connection := self._open.pop(address, None)) is not None:
+            connection.close()
         self._coordinators = {one: at for one, at in self._coordinators.items() if at != address}
 
     def _names(self) -> str:

@@ -1,0 +1,48 @@
+"""Files in HDFS: what a sink needs beyond create, read, list and delete."""
+
+from __future__ import annotations
+
+import posixpath
+from typing import IO
+
+from tidegate.model.errors import Unavailable
+from tidegate.operators.output_directory import FileStatus
+from tidegate.storage.hdfs import PIECE_BYTES, HdfsBlobStore
+
+
+class HdfsFiles(HdfsBlobStore):
+    """A ``FileStore``."""
+
+    file_bytes_max = 0
+
+    def upload(self, key: str, file: IO[bytes], size_bytes: int) -> None:
+        """From where ``file`` stands, over whatever an earlier try has left. It is whole when this returns, not before."""
+        from hdfs_native import WriteOptions
+
+        path = self._path(key)
+        options = WriteOptions(overwrite=True, create_parent=True)
+        try:
+            writer = self._do("write", key, lambda: self._client.create(path, options))
+            while piece := file.read(PIECE_BYTES):
+                self._do("write", key, lambda piece=piece: writer.write(piece))
+            self._do("write", key, writer.close)
+        except FileNotFoundError as gone:
+            raise Unavailable(
+                f"cannot write {self._where(key)}: somebody removed it", hint="it is tried again"
+            ) from gone
+
+    def publish(self, source: str, target: str, size_bytes: int) -> None:
+        """A rename, which happens once. Whose answer is lost finds the source gone, and the target there."""
+        old, new = self._path(source), self._path(target)
+        self._do(
+            "make", posixpath.dirname(target), lambda: self._client.mkdirs(posixpath.dirname(new), create_parent=True)
+        )
+        self._do("rename to", target, lambda: self._client.rename(old, new, overwrite=True))
+
+    def status(self, key: str) -> FileStatus | None:
+        path = self._path(key)
+        try:
+            found = self._do("look at", key, lambda: self._client.get_file_info(path))
+        except FileNotFoundError:
+            return None
+        return FileStatus(found.length, found.modification_time)
