@@ -10,7 +10,7 @@ from typing import IO, Any, TypeAlias
 
 from pyarrow import fs
 
-from tidegate.connectors.durable import sync
+from tidegate.connectors.durable import make_directory, sync
 from tidegate.model.errors import TidegateError, Unavailable
 from tidegate.model.os_errors import explain
 
@@ -36,7 +36,7 @@ class TableStorage:
             filesystem, path = self._resolve(location)
             if not _local(filesystem):
                 return filesystem.open_output_stream(path)
-            _make(Path(path).parent)
+            make_directory(Path(path).parent)
             return Path(path).open("wb")
         except Exception as error:
             raise failed(error, "write", location) from error
@@ -150,12 +150,3 @@ def in_short(error: BaseException) -> str:
 
 def _local(filesystem: fs.FileSystem) -> bool:
     return isinstance(filesystem, fs.LocalFileSystem)
-
-
-def _make(directory: Path) -> None:
-    """With its parents; each new name is durable when this returns."""
-    if directory.is_dir():
-        return
-    _make(directory.parent)
-    directory.mkdir(exist_ok=True)
-    sync(directory.parent)
