@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from tidegate.checkpoint import layout
 from tidegate.checkpoint.manifest import Restored
 from tidegate.checkpoint.ports import BlobStore
 from tidegate.checkpoint.recovery import Choice, Refusal, choose
-from tidegate.checkpoint.storing import StorageEffect, error_from, failure_of, perform
+from tidegate.checkpoint.storing import CHUNKS_AT_ONCE, StorageEffect, error_from, failure_of, perform
 from tidegate.model.errors import Bug, CorruptSnapshot, InvalidQuery, SlotLost, TidegateError, Unavailable
 from tidegate.model.ids import Attempt
 from tidegate.storage.local import LocalBlobStore
@@ -137,3 +138,33 @@ def test_only_somebody_who_may_go_back_reads_all_state(store: LocalBlobStore) ->
 def test_a_failure_becomes_the_error_it_was(error: TidegateError) -> None:
     again = error_from(failure_of(error))
     assert type(again) is type(error) and str(again) == str(error)
+
+
+class ManyAtOnce(LocalBlobStore):
+    """Deletes many together, and remembers which."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.together: list[tuple[str, ...]] = []
+
+    def delete_many(self, keys: Sequence[str]) -> dict[str, str]:
+        self.together.append(tuple(keys))
+        return {key: "it does not want to" for key in keys if key.endswith("/7")}
+
+
+def test_chunks_are_deleted_together_and_everything_else_in_its_turn(tmp_path: Path) -> None:
+    """A manifest that outlived its chunks would look like damage."""
+    store = ManyAtOnce(tmp_path / "here")
+    chunks = tuple(f"{layout.STATE_PREFIX}op/{number}" for number in range(CHUNKS_AT_ONCE + 20))
+    keys = ("checkpoints/000001-000001/manifest", "checkpoints/000001-000001/committed", *chunks)
+    done = do(ef.Delete(SECOND, keys, 60_000), store)
+    assert store.together == [keys[:1], keys[1:2], chunks[:CHUNKS_AT_ONCE], chunks[CHUNKS_AT_ONCE:]]
+    assert done == ev.CleanupDone(7, SECOND, ((f"{layout.STATE_PREFIX}op/7", "it does not want to"),))
+
+
+def test_a_cleanup_that_runs_out_of_time_names_what_is_left(tmp_path: Path) -> None:
+    store = ManyAtOnce(tmp_path / "here")
+    chunks = tuple(f"{layout.STATE_PREFIX}op/a{number}" for number in range(2 * CHUNKS_AT_ONCE))
+    clock = iter((0, 0, 100, 100))
+    done = perform(PLAN, ef.Delete(SECOND, chunks, 50), store, lambda: next(clock))
+    assert done == ev.CleanupDone(100, SECOND, (), chunks[CHUNKS_AT_ONCE:])
