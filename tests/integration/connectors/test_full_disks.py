@@ -83,6 +83,7 @@ def test_a_full_disk_is_named_and_every_row_is_there_once_there_is_space(form: s
     with pytest.raises(Unavailable, match="No space left") as raised:
         wrote(out, 3, large(10))
     assert "space" in raised.value.hint
+    out.close()
     disk.free()
     to.commit(owed)
     again = writer(sink, attempt=2)

@@ -11,6 +11,7 @@ from typing import IO
 
 import msgspec
 import polars as pl
+import pyarrow as pa
 
 from tidegate.connectors.files.encoders import Encoder, ParquetEncoder
 from tidegate.connectors.files.local_directory import directory_at
@@ -117,7 +118,8 @@ class FileSinkWriter:
         if self._keepers is not None:
             self._keepers.shutdown(wait=False, cancel_futures=True)
         for file in self._open.values():
-            with contextlib.suppress(OSError):  # The file goes next: this only ends what writes into it.
+            # The file goes next: this only ends what writes into it, and may have failed before.
+            with contextlib.suppress(OSError, pa.ArrowException):
                 file.encoder.close()
         for file in [*self._open.values(), *self._closed]:
             if file.kept is None or file.kept.cancelled():
