@@ -25,25 +25,10 @@ class ObjectFiles(ObjectBlobStore):
 
     def upload(self, key: str, file: IO[bytes], size_bytes: int) -> None:
         """From where ``file`` stands. A large one travels in parts; the object appears when all have arrived."""
-        import obstore
-
-        if size_bytes <= PART_BYTES:
-            if isinstance(self.create(key, file.read()), AlreadyThere):
-                raise Bug(f"{self._where(key)} was to be written by one writer alone, and somebody else did")
-            return
-        check_key(key)
-        try:
-            obstore.put(
-                self._clients.normal,
-                key,
-                file,
-                use_multipart=True,
-                chunk_size=PART_BYTES,
-                max_concurrency=PARTS_AT_ONCE,
-            )
-        except Exception as failure:
-            if self._size_at(key) != size_bytes:
-                raise self._error(failure, "write", key) from failure
+        if size_bytes > PART_BYTES:
+            self._put_parts(key, file, size_bytes, PARTS_AT_ONCE)
+        elif isinstance(self.create(key, file.read()), AlreadyThere):
+            raise Bug(f"{self._where(key)} was to be written by one writer alone, and somebody else did")
 
     def publish(self, source: str, target: str, size_bytes: int) -> None:
         """A copy, which is whole or not there, and the same however often it is made. The source stays."""

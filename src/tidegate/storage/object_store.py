@@ -9,6 +9,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import IO
 
 from tidegate.checkpoint.ports import AlreadyThere, Created, CreateOutcome
 from tidegate.model.errors import TidegateError, Unavailable
@@ -63,7 +64,11 @@ class ObjectBlobStore:
         """
         if data.size_bytes <= PART_BYTES:
             self.create(key, data.joined())
-            return
+        else:
+            self._put_parts(key, data.parts(PART_BYTES), data.size_bytes, PARTS_AT_ONCE)
+
+    def _put_parts(self, key: str, source: Iterator[bytes] | IO[bytes], size_bytes: int, at_once: int) -> None:
+        """The object appears when all parts have arrived. An answer that was lost counts if it did."""
         import obstore
 
         check_key(key)
@@ -71,13 +76,13 @@ class ObjectBlobStore:
             obstore.put(
                 self._clients.normal,
                 key,
-                data.parts(PART_BYTES),
+                source,
                 use_multipart=True,
                 chunk_size=PART_BYTES,
-                max_concurrency=PARTS_AT_ONCE,
+                max_concurrency=at_once,
             )
         except Exception as failure:
-            if self._size_at(key) != data.size_bytes:
+            if self._size_at(key) != size_bytes:
                 raise self._error(failure, "write", key) from failure
 
     def read(self, key: str) -> bytes | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,18 +12,6 @@ from tests.servers.kafka import Broker, kafka_broker
 from tidegate.connectors.kafka import producer
 from tidegate.model.errors import TidegateError, Unavailable
 from tidegate.model.ids import Attempt, CheckpointId
-
-
-@pytest.fixture
-def topic(kafka: Broker) -> str:
-    return kafka.topic(partitions=2)
-
-
-@pytest.fixture
-def hand(kafka: Broker, topic: str) -> Iterator[HandSink]:
-    sink = HandSink(sink_node(kafka, topic, pipeline=topic))
-    yield sink
-    sink.close()
 
 
 def test_rows_of_the_next_checkpoint_do_not_wait_for_those_of_the_last(

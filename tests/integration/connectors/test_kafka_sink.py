@@ -9,7 +9,7 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -24,18 +24,6 @@ from tidegate.model.errors import CorruptSnapshot, TidegateError, Unavailable
 from tidegate.model.ids import Attempt, CheckpointId, SlotIndex
 from tidegate.model.snapshot import Committable
 from tidegate.model.types import INTEGER, STRING, Field
-
-
-@pytest.fixture
-def topic(kafka: Broker) -> str:
-    return kafka.topic(partitions=2)
-
-
-@pytest.fixture
-def hand(kafka: Broker, topic: str) -> Iterator[HandSink]:
-    sink = HandSink(sink_node(kafka, topic, pipeline=topic))
-    yield sink
-    sink.close()
 
 
 def test_rows_are_visible_after_the_commit_and_not_before(kafka: Broker, topic: str, hand: HandSink) -> None:
