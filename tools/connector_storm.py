@@ -41,7 +41,7 @@ from storm_program import (  # noqa: E402
     weather_of,
 )
 from storm_wire import Wire  # noqa: E402
-from storming import Storm  # noqa: E402
+from storming import Storm, what_is_missing  # noqa: E402
 from tests.servers.kafka import QUIET, Broker, kafka_broker  # noqa: E402
 from tests.servers.postgres import Server, postgres_server  # noqa: E402
 
@@ -88,7 +88,7 @@ def run(stack: ExitStack, folder: Path, options: argparse.Namespace) -> int:
     print(f"storm: {int(events['events']):,} events are in Kafka", flush=True)
     weather, chance = weather_of(options, KINDS), random.Random(options.seed)
     with ConnectorStorm(folder, options.seconds, weather, chance, broker, database, wire) as storm:
-        problem = storm.rage()
+        problem = storm.rage() or what_is_missing(storm)
     if problem:
         print(f"FAILED: {problem}", flush=True)
         return 1

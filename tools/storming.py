@@ -66,7 +66,7 @@ class Storm:
 
     def rage(self) -> str:
         """From the start of the queries to their end, right or wrong. What went wrong, if anything did."""
-        return self._blow() or self._come_to_an_end() or self._missed()
+        return self._blow() or self._come_to_an_end()
 
     def summary(self) -> str:
         """What happened, for the line that says whether the output was right."""
@@ -75,6 +75,11 @@ class Storm:
         pace = f"{self._done / max(self._blown_s, 1.0):,.0f} events per s"
         calm_s = self._since_s - self._blown_s
         return f"{after} in {self._blown_s:.0f} s of storm ({pace}, {self._pace}) and {calm_s:.0f} s of calm"
+
+    @property
+    def missing(self) -> list[str]:
+        """What was due and found no victim at all: a storm that did not blow says nothing."""
+        return [what for what in self._harms() if self._weather[what] < self._seconds and not self.counts[what]]
 
     def _harms(self) -> dict[str, Callable[[], bool]]:
         """Everything that happens, by kind: who does it, and says whether it found a victim."""
@@ -110,7 +115,8 @@ class Storm:
     def _blow(self) -> str:
         """Until the time is up or the queries are at their end; what has not happened by then, on a busy machine, still does."""
         while not ((status := self._driver.status()).running or status.ended):
-            if self._driver.wait(LOOK_S) or self._since_s > FIRST_START_LIMIT_S:
+            gone = self._driver.wait(LOOK_S) and not self._driver.status().ended
+            if gone or self._since_s > FIRST_START_LIMIT_S:
                 return f"the queries did not get going, exit code {self._driver.exit_code}:\n{self._log()}"
         self._tell(f"the queries run, {self._since_s:.0f} s after the start")
         self._began_s = time.monotonic()
@@ -118,7 +124,7 @@ class Storm:
         due_s = {what: self._weather[what] for what in harms}
         while not self._over and self._since_s < self._seconds + OVERTIME_S:
             if self._since_s >= self._seconds:
-                harms = {what: harm for what, harm in harms.items() if what in self._missing()}
+                harms = {what: harm for what, harm in harms.items() if what in self.missing}
                 if not harms:
                     break
             for what, harm in harms.items():
@@ -148,15 +154,6 @@ class Storm:
             return f"the driver ended with exit code {self._driver.exit_code}:\n{self._log()}"
         orphans = [orphan for driver in self._drivers for orphan in driver.orphans()]
         return f"processes outlived their driver: {', '.join(orphans)}" if orphans else ""
-
-    def _missing(self) -> list[str]:
-        """What was due and found no victim at all."""
-        return [what for what in self._harms() if self._weather[what] < self._seconds and not self.counts[what]]
-
-    def _missed(self) -> str:
-        """A storm that did not blow says nothing."""
-        missing = self._missing()
-        return f"there were no {', no '.join(missing)}: this run says nothing" if missing else ""
 
     def _look(self) -> None:
         """What has to be done all the time, storm or not."""
@@ -226,3 +223,8 @@ class Storm:
 
     def _log(self) -> str:
         return (self._folder / "log").read_text(errors="replace")[-3000:]
+
+
+def what_is_missing(storm: Storm) -> str:
+    """In words; empty: everything that was due has happened."""
+    return f"there were no {', no '.join(storm.missing)}: this run says nothing" if storm.missing else ""

@@ -50,7 +50,7 @@ from tidegate.plan.graph import JobGraph
 from tidegate.plan.relational import Repartition, Scan, Sink
 from tidegate.plan.stages import build_graph
 from tidegate.runtime.effects import Persist
-from tidegate.runtime.persisting import persist_states
+from tidegate.runtime.persisting import NotStored, persist_states
 from tidegate.spark.outside import Outside
 from tidegate.spark.read_ahead import read_chunk
 from tidegate.storage.local import LocalBlobStore
@@ -316,12 +316,16 @@ class Slots(SlotHarness):
         if persist.checkpoint == self._failing and persist.subtask.index == 0:
             runtime.persist_failed(persist.checkpoint, persist.subtask, "no space left")
             return
-        done = persist_states(
-            persist,
-            lambda operator, subtask, checkpoint, n: chunk_name(operator, self.attempt, subtask, checkpoint, n),
-            lambda name, data: self._location.create(chunk_key(name), data.joined()) and None,
-        )
-        runtime.stored(persist.checkpoint, persist.subtask, done.snapshots)
+        try:
+            done = persist_states(
+                persist,
+                lambda operator, subtask, checkpoint, n: chunk_name(operator, self.attempt, subtask, checkpoint, n),
+                lambda name, data: self._location.create(chunk_key(name), data.joined()) and None,
+            )
+        except NotStored as failure:
+            runtime.persist_failed(persist.checkpoint, persist.subtask, failure.reason, failure.chunks)
+        else:
+            runtime.stored(persist.checkpoint, persist.subtask, done.snapshots)
 
     def _load_chunk(self, handle: ChunkHandle) -> pl.DataFrame:
         return read_chunk(self._location, handle)
