@@ -141,6 +141,7 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "rd_kafka_header_get_all": (c_int, (c_void_p, c_size_t, c_void_p, c_void_p, c_void_p)),
 }
 _QUICK_SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
+    "rd_kafka_msg_partitioner_murmur2": (c_int32, (c_void_p, c_void_p, c_size_t, c_int32, c_void_p, c_void_p)),
     "rd_kafka_message_destroy": (None, (c_void_p,)),
     "rd_kafka_message_timestamp": (c_int64, (c_void_p, c_void_p)),
 }
@@ -180,6 +181,11 @@ def raise_for(error: int | None) -> None:
     )
     lib.rd_kafka_error_destroy(error)
     raise failure
+
+
+def partition_by_murmur2(address: int, length: int, partitions: int) -> int:
+    """Java's choice for the key that lies there."""
+    return quick_library().rd_kafka_msg_partitioner_murmur2(None, address, length, partitions, None, None)
 
 
 def text_of(code: int) -> str:

@@ -16,6 +16,7 @@ from tidegate.connectors.kafka.columns import MessageBlock, MessageColumns
 from tidegate.connectors.kafka.headers import produce_one
 from tidegate.connectors.kafka.librdkafka import LibraryError, library
 from tidegate.connectors.kafka.missing import missing_topics
+from tidegate.connectors.kafka.refusal import explained
 from tidegate.model.errors import DataError, InvalidQuery, TidegateError, Unavailable
 
 log = logging.getLogger("tidegate.kafka")
@@ -248,34 +249,4 @@ class Producer:
         log.debug("%s %s %s", level, facility.decode(errors="replace"), said)
 
     def _explained(self, error: LibraryError, topic: str = "") -> TidegateError:
-        """The library's error in the words of the query."""
-        where = f"Kafka at {self._where}" + (f", topic {topic}" if topic else "")
-        match error.code:
-            case rd.AUTHENTICATION:
-                return InvalidQuery(
-                    f"{where} does not accept the user name and password: {error.text}",
-                    hint="see kafka.sasl.username, kafka.sasl.password and kafka.sasl.mechanism",
-                )
-            case rd.UNKNOWN_TOPIC | rd.UNKNOWN_TOPIC_OR_PARTITION:
-                return InvalidQuery(f"{where}: {error.text}", hint="create the topic, or see option and column 'topic'")
-            case rd.UNKNOWN_PARTITION:
-                return DataError(f"{where}: a row names a partition that does not exist", hint="see column 'partition'")
-            case rd.MESSAGE_TOO_LARGE:
-                return DataError(
-                    f"{where}: a message is larger than allowed: {error.text}",
-                    hint="raise kafka.max.request.size here, and max.message.bytes of the topic",
-                )
-            case code if code in _NOT_ALLOWED:
-                return InvalidQuery(f"{where}: {error.text}", hint="the user needs more rights: see the cluster's ACLs")
-            case 50:
-                return InvalidQuery(
-                    f"{where}: {error.text}",
-                    hint="kafka.transaction.timeout.ms must not exceed transaction.max.timeout.ms of the brokers",
-                )
-            case _:
-                more = f" ({self._trouble})" if self._trouble and self._trouble != error.text else ""
-                return Unavailable(f"{where}: {error.text}{more}", hint="the query goes on from its last checkpoint")
-
-
-_NOT_ALLOWED = frozenset({29, 30, 31, 53})
-"""Authorization failed: topic, group, cluster, transactional id."""
+        return explained(error.code, self._where, topic, self._trouble, error.text)

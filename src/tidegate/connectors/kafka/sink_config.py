@@ -28,6 +28,32 @@ _DEFAULTS = {
     "client.id": "tidegate",
 }
 
+_COLUMNAR = frozenset(
+    {
+        "bootstrap.servers",
+        "security.protocol",
+        "sasl.mechanism",
+        "sasl.mechanisms",
+        "sasl.username",
+        "sasl.password",
+        "ssl.ca.location",
+        "ssl.ca.pem",
+        "ssl.certificate.location",
+        "ssl.certificate.pem",
+        "ssl.key.location",
+        "ssl.key.pem",
+        "ssl.key.password",
+        "ssl.endpoint.identification.algorithm",
+        "enable.ssl.certificate.verification",
+        "message.max.bytes",
+        "batch.size",
+        "queue.buffering.max.messages",
+        "queue.buffering.max.kbytes",
+    }
+)
+"""Options that the columnar producer follows. Any other is for librdkafka, which knows them all."""
+_WITHOUT_EFFECT = frozenset({("compression.type", "none"), ("compression.codec", "none"), *_DEFAULTS.items()})
+
 
 @dataclass(frozen=True, slots=True)
 class KafkaSinkConfig:
@@ -43,6 +69,12 @@ class KafkaSinkConfig:
     @property
     def exactly_once(self) -> bool:
         return self.guarantee == EXACTLY_ONCE
+
+    @property
+    def is_columnar(self) -> bool:
+        """Whether rows become messages column by column, sent without librdkafka."""
+        known = all(name in _COLUMNAR or (name, value) in _WITHOUT_EFFECT for name, value in self.client.items())
+        return self.exactly_once and not self.columns.has_headers and known
 
     def producer(self, transactional_id: str | None) -> dict[str, str]:
         """Options of one producer; None: one without transactions."""

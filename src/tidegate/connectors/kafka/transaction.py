@@ -8,10 +8,14 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotReady
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Protocol
 
 import polars as pl
 
+from tidegate.connectors.kafka.columnar_producer import ColumnarProducer
 from tidegate.connectors.kafka.producer import PATIENCE_SECONDS, Producer
+from tidegate.connectors.kafka.refusal import explained
+from tidegate.connectors.kafka.sender import Sender
 from tidegate.connectors.kafka.sink_config import KafkaSinkConfig
 from tidegate.connectors.kafka.wire.errors import Refused
 from tidegate.connectors.kafka.wire.transactions import OPEN_STATES, Handle, Transactions
@@ -25,13 +29,26 @@ FAREWELL_SECONDS = 2.0
 """For aborting what a closed writer had open: brokers that do not answer by then do it when the transaction's time is over."""
 
 
+class MessageProducer(Protocol):
+    """What a transaction writes through. Failures are remembered and raised by the next call."""
+
+    def begin_transaction(self) -> None: ...
+    def produce(self, rows: pl.DataFrame) -> None: ...
+    def flush(self, patience_s: float = ..., stop: threading.Event | None = None) -> None: ...
+    @property
+    def topics(self) -> tuple[str, ...]: ...
+    @property
+    def waiting(self) -> int: ...
+    def close(self) -> None: ...
+
+
 @dataclass(slots=True)
 class Transaction:
     """One producer with an id of its own. ``handle`` does not change: the id was initialised once, and only for this."""
 
     k: int
     handle: Handle
-    producer: Producer
+    producer: MessageProducer
     begun: bool = False
 
     def write(self, rows: pl.DataFrame) -> None:
@@ -49,6 +66,7 @@ class Workshop:
         self._config = config
         self._stopping = stopping
         self._wire = Transactions(config.client, stop=self._stopping)
+        self._sender = Sender(config.client) if config.is_columnar else None
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="tidegate-kafka")
 
     def order(self, k: int, transactional_id: str, topics: tuple[str, ...]) -> Future[Transaction]:
@@ -69,6 +87,8 @@ class Workshop:
                 one.result().producer.close()
         for one in begun:
             one.producer.close()
+        if self._sender is not None:
+            self._sender.close()
         self._abort(begun)
         self._wire.close()
 
@@ -82,6 +102,25 @@ class Workshop:
         with_little_time.close()
 
     def _make(self, k: int, transactional_id: str, topics: tuple[str, ...]) -> Transaction:
+        if self._sender is None:
+            return self._make_by_library(k, transactional_id, topics)
+        handle = self._initialise(transactional_id)
+        producer = ColumnarProducer(self._sender, handle, self._config.columns, self._config.client)
+        producer.learn(topics)
+        return Transaction(k, handle, producer)
+
+    def _initialise(self, transactional_id: str) -> Handle:
+        """However long it takes: who needs it says how long that may be."""
+        while True:
+            try:
+                return self._wire.initialise(transactional_id, self._config.transaction_timeout_ms)
+            except Refused as error:
+                raise explained(error.code, self._config.client["bootstrap.servers"], text=str(error)) from error
+            except Unavailable:
+                if self._stopping.is_set():
+                    raise
+
+    def _make_by_library(self, k: int, transactional_id: str, topics: tuple[str, ...]) -> Transaction:
         producer = Producer(self._config.producer(transactional_id), self._config.columns)
         try:
             producer.connect(LOOK_MS)

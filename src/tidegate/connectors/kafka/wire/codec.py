@@ -39,6 +39,11 @@ def varint(value: int) -> bytes:
     return bytes(out)
 
 
+def signed_varint(value: int) -> bytes:
+    """Zigzag: small numbers of either sign are short."""
+    return varint(value << 1 if value >= 0 else (-value << 1) - 1)
+
+
 def string(value: str) -> bytes:
     data = value.encode()
     return varint(len(data) + 1) + data

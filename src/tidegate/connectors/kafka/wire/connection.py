@@ -52,6 +52,11 @@ class Connection:
             answers.append(answer)
         return answers
 
+    @property
+    def socket(self) -> socket.socket:
+        """For whoever sends and receives otherwise from now on."""
+        return self._socket
+
     def close(self) -> None:
         self._socket.close()
 

@@ -27,6 +27,10 @@ CLIENT_ID = "tidegate"
 _TRANSACTION = 1  # the kind of key FindCoordinator looks for
 
 
+def request_header(api_key: int, version: int, correlation: int) -> bytes:
+    return int16(api_key) + int16(version) + int32(correlation) + plain_string(CLIENT_ID)
+
+
 @dataclass(frozen=True, slots=True)
 class Request(Generic[Answer]):
     """One message and how to read what comes back."""
@@ -40,7 +44,7 @@ class Request(Generic[Answer]):
 
     def encode(self, correlation: int) -> bytes:
         """Header, body, and the length of both in front."""
-        header = int16(self.api_key) + int16(self.version) + int32(correlation) + plain_string(CLIENT_ID)
+        header = request_header(self.api_key, self.version, correlation)
         tags = NO_TAGS if self.flexible else b""
         message = header + tags + self.body + tags
         return int32(len(message)) + message

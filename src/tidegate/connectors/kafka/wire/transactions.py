@@ -9,9 +9,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from tidegate.connectors.kafka.wire import producing
 from tidegate.connectors.kafka.wire.codec import MalformedAnswer
 from tidegate.connectors.kafka.wire.connection import Connection
 from tidegate.connectors.kafka.wire.errors import RETRIABLE, UNAUTHORIZED, Code, Refused, name_of
+from tidegate.connectors.kafka.wire.producing import Partition, Topic, add_partitions, topics
 from tidegate.connectors.kafka.wire.requests import (
     USED,
     Address,
@@ -66,7 +68,7 @@ class Transactions:
     def check_versions(self) -> None:
         """Raises InvalidQuery when the brokers are too old to say what becomes of a transaction."""
         spoken = self._patiently("the versions it speaks", lambda: self._any(api_versions()))
-        for name, key, version in USED:
+        for name, key, version in (*USED, *producing.USED):
             lowest, highest = spoken.get(key, (0, -1))
             if not lowest <= version <= highest:
                 raise InvalidQuery(
@@ -117,6 +119,24 @@ class Transactions:
             return Handle(transactional_id, answer.producer_id, answer.epoch)
 
         return self._patiently("a producer id", once)
+
+    def topics(self, names: Iterable[str]) -> dict[str, Topic]:
+        """What the cluster knows about them."""
+        asked = topics(tuple(names))
+        return self._patiently("the leaders of partitions", lambda: self._any(asked))
+
+    def add_partitions(self, handle: Handle, partitions: Iterable[Partition]) -> None:
+        """The transaction is going to write there; it is open from now on."""
+        asked = add_partitions(handle.transactional_id, handle.producer_id, handle.epoch, tuple(partitions))
+
+        def once() -> None:
+            answer = self._ask(self._coordinator(handle.transactional_id), asked)
+            # One that is refused keeps the others from being added: what was tried says more than what was not.
+            refused = sorted((code == Code.OPERATION_NOT_ATTEMPTED, code) for code in answer.values() if code)
+            if refused:
+                self._checked(None, refused[0][1], handle.transactional_id)
+
+        self._patiently("the partitions of a transaction", once)
 
     def open_ids(self, prefix: str) -> tuple[str, ...]:
         """Transactional ids that begin so and have a transaction open, on all brokers."""

@@ -1,0 +1,155 @@
+"""A producer of one transaction that makes record batches out of whole columns and sends them itself, without librdkafka."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from itertools import pairwise
+
+import numpy as np
+import polars as pl
+
+from tidegate.connectors.kafka import librdkafka as rd
+from tidegate.connectors.kafka.columns import MessageColumns
+from tidegate.connectors.kafka.partitioner import partitions_of
+from tidegate.connectors.kafka.producer import PATIENCE_SECONDS, TOPICS_REMEMBERED
+from tidegate.connectors.kafka.record_batch import Array, Messages
+from tidegate.connectors.kafka.refusal import explained
+from tidegate.connectors.kafka.sender import Sender
+from tidegate.connectors.kafka.wire.requests import Address
+from tidegate.connectors.kafka.wire.transactions import Handle
+from tidegate.model.errors import Unavailable
+
+SLICE_ROWS = 32_768
+"""So many are looked at at once: then they are still in the processor's cache when they are sorted."""
+LOOK_SECONDS = 0.05
+"""How often those who wait look whether they should stop."""
+UNSENT_BYTES_MAX = 64 << 20
+
+
+class ColumnarProducer:
+    """Takes messages without headers. Not for several threads at once.
+
+    What brokers refuse is remembered and raised by the next call: nothing after it counts as written.
+    """
+
+    def __init__(self, sender: Sender, handle: Handle, columns: MessageColumns, options: Mapping[str, str]) -> None:
+        """``options`` as librdkafka gets them."""
+        self._sender = sender
+        self._columns = columns
+        self._message_bytes_max = int(options.get("message.max.bytes", "1000000"))
+        batch_bytes_max = min(self._message_bytes_max, int(options.get("batch.size", "1000000")))
+        self._unsent_bytes_max = min(UNSENT_BYTES_MAX, 1024 * int(options.get("queue.buffering.max.kbytes", "65536")))
+        self._unsent_rows_max = int(options.get("queue.buffering.max.messages", "500000"))
+        self._delivery = sender.open(handle, batch_bytes_max)
+        self._written: dict[str, None] = {}
+
+    def learn(self, topics: Iterable[str]) -> None:
+        """Asks in the background where the topics lie, so that the first message need not wait for it."""
+        self._sender.leaders.doubt(topic for topic in topics if self._sender.leaders.partitions(topic) is None)
+        self._sender.wake()
+
+    def begin_transaction(self) -> None:
+        """It begins with the first message."""
+
+    def produce(self, rows: pl.DataFrame) -> None:
+        """Hands the rows over. Waits while too much is not sent, up to ``PATIENCE_SECONDS`` without any progress."""
+        for topic, part in self._columns.by_topic(rows):
+            self._written[topic] = None
+            partitions = self._partitions(topic)
+            for some in part.iter_slices(SLICE_ROWS):
+                self._await(lambda: self._has_room)
+                self._give(topic, some, partitions)
+        self._raise_failure()
+
+    def flush(self, patience_s: float = PATIENCE_SECONDS, stop: threading.Event | None = None) -> None:
+        """Returns when brokers have everything. ``stop``: ends the waiting, from another thread."""
+        self._await(lambda: not self._delivery.messages, patience_s, stop)
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """Those written to, the latest ones."""
+        return tuple(self._written)[-TOPICS_REMEMBERED:]
+
+    @property
+    def waiting(self) -> int:
+        """Messages that no broker has yet."""
+        return self._delivery.messages
+
+    def close(self) -> None:
+        """Forgets what is not written yet. A transaction stays as it is."""
+        self._sender.forget(self._delivery)
+
+    def _give(self, topic: str, rows: pl.DataFrame, partitions: Mapping[int, Address | None]) -> None:
+        columns = self._columns
+        messages = Messages.of(rows, has_key=columns.has_key)
+        if int(messages.sizes().max(initial=0)) > self._message_bytes_max:
+            raise explained(rd.MESSAGE_TOO_LARGE, self._sender.where, topic)
+        led = np.array([number for number, leader in partitions.items() if leader is not None])
+        chosen = partitions_of(rows, len(partitions), led, has_key=columns.has_key, has_partition=columns.has_partition)
+        if columns.has_partition and len(chosen) and not 0 <= int(chosen.min()) <= int(chosen.max()) < len(partitions):
+            if len(grown := self._partitions(topic, again=True)) > len(partitions):
+                self._give(topic, rows, grown)
+                return
+            raise explained(rd.UNKNOWN_PARTITION, self._sender.where, topic)
+        for partition, some in _by_partition(messages, chosen):
+            self._delivery.give((topic, partition), some)
+        self._sender.wake()
+
+    def _partitions(self, topic: str, *, again: bool = False) -> Mapping[int, Address | None]:
+        """Of the topic, once the cluster has said where they lie. ``again``: what it says now, not what it said before."""
+        leaders = self._sender.leaders
+        known = leaders.partitions(topic)
+        if known is None or again:
+            leaders.doubt((topic,))
+            self._sender.wake()
+            self._await(lambda: leaders.partitions(topic) is not None and not leaders.doubts(topic))
+            known = leaders.partitions(topic)
+        assert known is not None
+        return known
+
+    @property
+    def _has_room(self) -> bool:
+        delivery = self._delivery
+        return delivery.messages <= self._unsent_rows_max and delivery.size_bytes <= self._unsent_bytes_max
+
+    def _await(
+        self, done: Callable[[], bool], patience_s: float = PATIENCE_SECONDS, stop: threading.Event | None = None
+    ) -> None:
+        """Any message that arrived renews the patience."""
+        with self._sender.changed:
+            until_s, left = time.monotonic() + patience_s, self._delivery.messages
+            while True:
+                self._raise_failure()
+                if done():
+                    return
+                if stop is not None and stop.is_set():
+                    raise Unavailable("the writer was closed before brokers had all messages")
+                if self._delivery.messages < left:
+                    until_s, left = time.monotonic() + patience_s, self._delivery.messages
+                elif time.monotonic() > until_s:
+                    trouble = self._sender.trouble
+                    raise Unavailable(
+                        f"the Kafka brokers at {self._sender.where} have taken none of {left} messages for {patience_s:g} s"
+                        + (f": {trouble}" if trouble else ""),
+                        hint="are they up and to be reached from the executors? The query goes on from its last checkpoint",
+                    )
+                self._sender.changed.wait(LOOK_SECONDS)
+
+    def _raise_failure(self) -> None:
+        if self._delivery.failure is not None:
+            raise self._delivery.failure
+
+
+def _by_partition(messages: Messages, chosen: Array) -> list[tuple[int, Messages]]:
+    """Messages of one partition keep their order."""
+    if not len(chosen):
+        return []
+    first = int(chosen[0])
+    if (chosen == first).all():
+        return [(first, messages)]
+    order = np.argsort(chosen.astype(np.int32), kind="stable")
+    ordered = chosen[order]
+    cuts = [0, *(np.flatnonzero(np.diff(ordered)) + 1).tolist(), len(ordered)]
+    return [(int(ordered[begin]), messages.take(order[begin:end])) for begin, end in pairwise(cuts)]

@@ -1,0 +1,263 @@
+"""Rows that become messages column by column, without librdkafka: written by ours, read by confluent_kafka."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from pathlib import Path
+
+import polars as pl
+import pytest
+from confluent_kafka import Message, Producer
+from tests.integration.connectors.kafka_sink_kit import VALUE, HandSink, rows, sink_node, values
+from tests.integration.connectors.test_kafka_cluster import SECONDS_MAX, commit_as_a_driver
+from tests.servers.kafka import Broker, kafka_broker, kafka_cluster
+
+from tidegate.connectors.kafka.columnar_producer import ColumnarProducer
+from tidegate.connectors.kafka.columns import HEADERS
+from tidegate.connectors.kafka.producer import Producer as LibraryProducer
+from tidegate.connectors.kafka.sink_config import parse_sink
+from tidegate.model.errors import DataError, InvalidQuery
+from tidegate.model.types import BINARY, INTEGER, STRING, Field, Schema
+
+PAIR: Schema = (Field("key", BINARY), Field("value", BINARY))
+
+
+def pairs_of(found: list[Message], partition: int) -> list[tuple[bytes | None, bytes | None]]:
+    return [(m.key(), m.value()) for m in found if m.partition() == partition]
+
+
+def published(hand: HandSink, *frames: pl.DataFrame) -> None:
+    for frame in frames:
+        hand.writer().write(frame)
+    current = hand.writer()._current
+    assert current is not None
+    assert isinstance(current.producer, ColumnarProducer)
+    hand.commit(1, hand.prepare(1))
+
+
+def test_messages_of_all_sizes_arrive_in_order_where_librdkafka_would_have_put_them(kafka: Broker) -> None:
+    topic, reference = kafka.topic(partitions=5), kafka.topic(partitions=5)
+    chance = random.Random(5)
+    lengths = (0, 1, 12, 13, 63, 64, 127, 128, 700, 9_000)
+    frames = [
+        pl.DataFrame(
+            {
+                "key": [chance.randbytes(chance.choice(lengths[:-1])) for _ in range(count)],
+                "value": [
+                    chance.choice((None, chance.randbytes(chance.choice(lengths)), "grün ✓".encode()))
+                    for _ in range(count)
+                ],
+            },
+            schema={"key": pl.Binary, "value": pl.Binary},
+        )
+        for count in (1, 3_000, 2, 500)
+    ]
+    hand = HandSink(sink_node(kafka, topic, pipeline=topic, schema=PAIR))
+    before_ms = time.time_ns() // 1_000_000
+    published(hand, *frames)
+    hand.close()
+    library = Producer({"bootstrap.servers": kafka.bootstrap, "partitioner": "murmur2_random"})
+    for key, value in pl.concat(frames).iter_rows():
+        library.produce(reference, value, key)
+    assert library.flush(60) == 0
+    ours, theirs = kafka.read(topic, 3_503), kafka.read(reference, 3_503)
+    for partition in range(5):
+        assert pairs_of(ours, partition) == pairs_of(theirs, partition)
+    assert all(before_ms <= m.timestamp()[1] <= before_ms + 600_000 for m in ours)
+    assert all(m.headers() is None for m in ours)
+
+
+def test_large_messages_travel_when_they_are_allowed(kafka: Broker) -> None:
+    topic = kafka.topic(config={"max.message.bytes": "8000000"})
+    hand = HandSink(sink_node(kafka, topic, pipeline=topic, schema=PAIR, kafka_max_request_size="6000000"))
+    sizes = [10, 5_000_000, 0, 1_048_576, 999_999, 3]
+    frame = pl.DataFrame({"key": [b"k"] * len(sizes), "value": [b"x" * size for size in sizes]})
+    published(hand, frame)
+    assert [len(m.value() or b"") for m in kafka.read(topic, len(sizes))] == sizes
+    with pytest.raises(DataError, match="larger"):
+        hand.writer().write(pl.DataFrame({"key": [b"k"], "value": [b"x" * 6_000_001]}))
+    hand.close()
+
+
+def test_a_message_larger_than_the_topic_allows_is_an_error_of_the_data(kafka: Broker) -> None:
+    topic = kafka.topic(config={"max.message.bytes": "1000"})
+    hand = HandSink(sink_node(kafka, topic, pipeline=topic))
+    hand.write("x" * 5_000)
+    with pytest.raises(DataError, match=r"larger than allowed.*"):
+        hand.prepare(1)
+    hand.close()
+
+
+def test_topics_and_partitions_that_rows_name_are_written_to(kafka: Broker) -> None:
+    one, two = kafka.topic(partitions=3), kafka.topic(partitions=2)
+    schema: Schema = (*VALUE, Field("topic", STRING), Field("partition", INTEGER))
+    frame = pl.DataFrame(
+        {"value": list("abcdef"), "topic": [one, two] * 3, "partition": [0, 0, 1, 1, 2, None]},
+        schema_overrides={"partition": pl.Int32},
+    )
+    hand = HandSink(sink_node(kafka, None, pipeline=one, schema=schema))
+    published(hand, frame)
+    hand.close()
+    assert {m.value(): m.partition() for m in kafka.read(one, 3)} == {b"a": 0, b"c": 1, b"e": 2}
+    assert values(kafka, two, 3) == ["b", "d", "f"]
+
+
+def test_a_partition_added_meanwhile_is_written_to(kafka: Broker) -> None:
+    from confluent_kafka.admin import NewPartitions  # pyright: ignore[reportPrivateImportUsage]
+
+    topic = kafka.topic(partitions=1)
+    schema: Schema = (*VALUE, Field("partition", INTEGER))
+    hand = HandSink(sink_node(kafka, topic, pipeline=topic, schema=schema))
+    row = pl.DataFrame({"value": ["a"], "partition": [0]}, schema_overrides={"partition": pl.Int32})
+    hand.writer().write(row)
+    kafka.admin.create_partitions([NewPartitions(topic, 2)])[topic].result(60)
+    kafka.await_partitions(topic, 2)
+    hand.writer().write(row.with_columns(value=pl.lit("b"), partition=pl.lit(1, pl.Int32)))
+    hand.commit(1, hand.prepare(1))
+    assert {m.value(): m.partition() for m in kafka.read(topic, 2)} == {b"a": 0, b"b": 1}
+    hand.close()
+
+
+@pytest.mark.parametrize(
+    ("options", "columnar"),
+    [
+        ({}, True),
+        ({"kafka_batch_size": "20000", "kafka_buffer_memory": "1000000", "kafka_compression_type": "none"}, True),
+        ({"kafka_compression_type": "lz4"}, False),
+        ({"kafka_partitioner": "random"}, False),
+        ({"kafka_linger_ms": "50"}, False),
+        ({"kafka_client_id": "mine"}, False),
+        ({"deliveryGuarantee": "at_least_once"}, False),
+    ],
+)
+def test_what_is_asked_of_librdkafka_is_done_by_it(kafka: Broker, options: dict[str, str], columnar: bool) -> None:
+    topic = kafka.topic()
+    node = sink_node(kafka, topic, pipeline=topic, schema=VALUE, **options)
+    assert parse_sink(node).is_columnar == columnar
+    if "deliveryGuarantee" in options:
+        return
+    hand = HandSink(node)
+    hand.write(*map(str, range(10)))
+    current = hand.writer()._current
+    assert current is not None
+    assert isinstance(current.producer, ColumnarProducer if columnar else LibraryProducer)
+    hand.commit(1, hand.prepare(1))
+    assert len(values(kafka, topic, 10)) == 10
+    hand.close()
+
+
+def test_headers_are_for_librdkafka() -> None:
+    assert not parse_sink(sink_node("127.0.0.1:9", "any", schema=(*VALUE, Field("headers", HEADERS)))).is_columnar
+
+
+def test_a_topic_that_does_not_exist_is_said(kafka: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidegate.connectors.kafka.leaders.APPEAR_SECONDS", 0.5)
+    hand = HandSink(sink_node(kafka, "nowhere", pipeline="nowhere"))
+    with pytest.raises(InvalidQuery, match="nowhere"):
+        hand.write("a")
+    hand.close()
+
+
+def test_a_topic_that_is_deleted_meanwhile_is_said(kafka: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidegate.connectors.kafka.leaders.APPEAR_SECONDS", 0.5)
+    topic = kafka.topic()
+    hand = HandSink(sink_node(kafka, topic, pipeline=topic))
+    hand.write("a")
+    hand.prepare(1)
+    kafka.admin.delete_topics([topic])[topic].result(60)
+    with pytest.raises(InvalidQuery, match=r"no topic .* any more"):
+        for _ in range(100):
+            hand.write("b")
+            hand.writer()._current.producer.flush()  # type: ignore[union-attr]
+    hand.close()
+
+
+def write_on(broker: Broker, topic: str, stop: threading.Event, written: list[str]) -> None:
+    """Writes and commits checkpoint after checkpoint until it is told to stop, and some more after it."""
+    hand = HandSink(sink_node(broker, topic, pipeline=topic))
+    checkpoint = more = 0
+    while more < 3:
+        more += stop.is_set()
+        checkpoint += 1
+        for part in range(3):
+            batch = [f"{checkpoint:05d}-{part}-{n:05d}" for n in range(300)]
+            hand.writer().write(rows(batch))
+            written += batch
+        prepared = hand.prepare(checkpoint)
+        commit_as_a_driver(hand, prepared)
+        hand.commit(checkpoint, prepared)
+    hand.close()
+
+
+def check(broker: Broker, topic: str, written: list[str], partitions: int) -> None:
+    found = broker.read(topic, len(written))
+    assert sorted((m.value() or b"").decode() for m in found) == sorted(written), "each once"
+    for partition in range(partitions):
+        seen = [m.value() or b"" for m in found if m.partition() == partition]
+        assert seen == sorted(seen), "in order"
+
+
+def test_a_broker_killed_in_the_middle_of_it_loses_and_doubles_nothing(tmp_path: Path) -> None:
+    with kafka_broker(tmp_path / "broker", session_ms=2_000) as broker:
+        topic = broker.topic(partitions=2)
+        hand = HandSink(sink_node(broker, topic, pipeline=topic))
+        written: list[str] = []
+        for number in range(40):
+            batch = [f"{number:03d}-{n:05d}" for n in range(5_000)]
+            hand.writer().write(rows(batch))
+            written += batch
+            if number == 20:
+                broker.kill()
+        broker.start()
+        hand.commit(1, hand.prepare(1))
+        check(broker, topic, written, 2)
+        hand.close()
+
+
+def test_a_broker_that_is_paused_is_asked_again_on_a_new_connection(
+    kafka: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it had not read yet it reads when it wakes, after or before the same batches on the new connection."""
+    monkeypatch.setattr("tidegate.connectors.kafka.wire.exchange.ANSWER_SECONDS_MAX", 0.3)
+    topic, stop = kafka.topic(partitions=2), threading.Event()
+    written: list[str] = []
+    writing = threading.Thread(target=write_on, args=(kafka, topic, stop, written))
+    writing.start()
+    for _ in range(2):
+        kafka.pause()
+        time.sleep(1.0)  # the pause is the fault
+        kafka.resume()
+    stop.set()
+    writing.join()
+    check(kafka, topic, written, 2)
+
+
+@pytest.mark.soak
+def test_leaders_that_move_lose_and_double_nothing(tmp_path: Path) -> None:
+    with kafka_cluster(tmp_path) as (controller, second, third):
+        topic = controller.topic(partitions=6, replicas=3, config={"min.insync.replicas": "2"})
+        stop = threading.Event()
+        written: list[str] = []
+        writing = threading.Thread(target=write_on, args=(controller, topic, stop, written))
+        writing.start()
+        for broker in (second, third):
+            broker.kill()
+            until_in_sync(controller, topic, 2)
+            broker.start()
+            until_in_sync(controller, topic, 3)
+        stop.set()
+        writing.join()
+        check(controller, topic, written, 6)
+
+
+def until_in_sync(controller: Broker, topic: str, replicas: int) -> None:
+    """Each partition has a leader, and so many replicas that have all of it."""
+    until = time.monotonic() + SECONDS_MAX
+    while True:
+        known = controller.admin.list_topics(topic, timeout=30).topics[topic].partitions.values()
+        if all(one.leader >= 0 and len(one.isrs) == replicas for one in known):
+            return
+        assert time.monotonic() < until, known
+        time.sleep(0.1)
