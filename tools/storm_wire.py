@@ -79,8 +79,10 @@ class Wire:
                     link.held_until_s = until_s
                     link.held.set()
             self._links = [one for one in self._links if one.client.fileno() != -1] + [link]
+            # Both are ready before either is carried: whoever finds an end gone closes the other.
+            for end in (client, server):
+                end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             for source, sink in ((client, server), (server, client)):
-                source.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 threading.Thread(target=self._carry, args=(link, source, sink), daemon=True).start()
 
     def _carry(self, link: _Link, source: socket.socket, sink: socket.socket) -> None:

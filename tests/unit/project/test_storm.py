@@ -194,3 +194,10 @@ def test_rows_that_are_missing_or_repeated_are_named(monkeypatch: pytest.MonkeyP
         "missing: (2, 'b') (1 of 2)",
         "too many: (1, 'a') (1 of 2)",
     ]
+
+
+def test_a_wire_outlives_connections_that_are_gone_as_soon_as_they_are_made(echo: Wire) -> None:
+    for _ in range(300):
+        socket.create_connection(("127.0.0.1", echo.port), 60).close()
+    with socket.create_connection(("127.0.0.1", echo.port), 60) as client:
+        assert said_again(client, b"still there")
