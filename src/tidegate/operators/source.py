@@ -141,6 +141,8 @@ class SourceOperator(Stateless):
             if number in self._restored_idle_splits:
                 opened.quiet.always()
             self._open.append(opened)
+        if message.splits or not self._answered:
+            self._empty_polls = 0
         self._answered = True
         self._told_nothing = not message.splits
         self._unheard -= self._told
@@ -149,8 +151,6 @@ class SourceOperator(Stateless):
         self._no_more |= message.no_more
         self._ask_at_ms = now_ms if message.splits else now_ms + self._ask_pause_ms
         self._poll_at_ms = now_ms
-        if message.splits:
-            self._empty_polls = 0
         if self._restored_idle and not self._unassigned:
             self._quiet.always()
 
@@ -187,11 +187,11 @@ class SourceOperator(Stateless):
 
     @property
     def drained(self) -> bool:
-        """Everything assigned so far has been handed out, as far as the readers know."""
-        readers = (one.reader for one in self._open)
-        return not self._open or (
-            self._empty_polls > 0 and all(reader.caught_up for reader in readers if isinstance(reader, FetchingReader))
-        )
+        """Everything assigned so far has been handed out, as far as the readers know, and so has the news about it: watermarks
+        depend on that."""
+        readers = (one.reader for one in self._open if isinstance(one.reader, FetchingReader))
+        asked = self._answered and self._empty_polls > 0
+        return self.exhausted or (asked and all(reader.caught_up for reader in readers))
 
     def poll_again(self, now_ms: float) -> None:
         """Not drained until a poll from now on finds nothing."""

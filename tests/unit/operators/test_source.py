@@ -277,6 +277,26 @@ def test_a_source_is_drained_only_by_a_poll_that_finds_nothing() -> None:
     assert not source.drained
 
 
+def test_a_source_that_has_not_been_answered_or_has_not_said_so_is_not_drained() -> None:
+    """What it says after the first answer may move watermarks: results of rows that were read long ago depend on it."""
+    source = make()
+    drain(source)
+    assert not source.drained
+    source.assign(assign(0), 1)
+    assert not source.drained and source.ready(1)
+    assert drain(source, 1)[0] == SourceStatus(frozenset(), holding=False)
+    assert source.drained
+
+
+def test_a_source_at_its_end_is_drained() -> None:
+    source = make(ScriptedSplit(frame(1)))
+    source.assign(assign(0, 0, no_more=True), 0)
+    drain(source)
+    assert source.exhausted and source.drained
+    source.poll_again(1)
+    assert source.drained
+
+
 def test_the_longer_there_are_no_rows_the_less_often_a_reader_is_asked() -> None:
     split = ScriptedSplit(frame(1), closed=False)
     source = make(split, idle_timeout_ms=1_000_000)
