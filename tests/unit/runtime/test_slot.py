@@ -600,12 +600,16 @@ def test_a_report_on_demand_says_idle_only_after_what_was_assigned_before_it_is_
         (told,) = [e.message for e in effects if isinstance(e, Tell) and isinstance(e.message, SlotProgress)]
         return told
 
-    assert (ask(1).answers, ask(2).idle_sources) == (1, ("source-0",))
-    split = SplitPosition(split=Split(number=0, payload=b""), position=None)
-    assignment = AssignSplits(
-        attempt=ATTEMPT, operator=OperatorId("source-0"), subtask=SlotIndex(0), sequence=0, splits=(split,)
-    )
-    shell.runtime.control(assignment, shell.now_ms)
+    def assign(sequence: int, *splits: SplitPosition) -> None:
+        source = {"operator": OperatorId("source-0"), "subtask": SlotIndex(0)}
+        message = AssignSplits(attempt=ATTEMPT, sequence=sequence, splits=splits, **source)
+        shell.runtime.control(message, shell.now_ms)
+
+    assert (ask(1).answers, ask(2).idle_sources) == (1, ()), "it has not been told whether there is something to read"
+    assign(0)
+    shell.work()
+    assert shell.runtime.progress().idle_sources == ("source-0",)
+    assign(1, SplitPosition(split=Split(number=0, payload=b""), position=None))
     assert (early := ask(3)).idle_sources == () and early.answers == 3
     shell.work()
     assert shell.runtime.progress().idle_sources == ("source-0",)
