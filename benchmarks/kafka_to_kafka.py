@@ -41,10 +41,9 @@ _POM = Path(__file__).parents[1] / "tests" / "servers" / "spark-kafka-pom.xml"
 
 
 def main() -> int:
-    settings = {"num.network.threads": 2, "num.io.threads": 2}
     with (
         tempfile.TemporaryDirectory(prefix="tidegate-kafka-") as folder,
-        kafka_broker(Path(folder) / "broker", properties=settings, heap="512m", java=()) as broker,
+        kafka_broker(Path(folder) / "broker", heap="512m", java=()) as broker,
     ):
         packages = ",".join(str(jar) for jar in sorted(jars("spark-kafka-4.2.0", _POM).glob("*.jar")))
         spark = tidegate.local_session("tidegate-kafka", cores=2, spark__driver__memory="2g", spark__jars=packages)

@@ -6,8 +6,9 @@ import random
 
 import polars as pl
 
-from tidegate.connectors.kafka.lane import IN_FLIGHT_MAX, PAUSE_SECONDS_MAX, Lane
+from tidegate.connectors.kafka.lane import IN_FLIGHT_MAX, Lane
 from tidegate.connectors.kafka.record_batch import Messages, RecordBatch
+from tidegate.connectors.kafka.wire.pauses import SECONDS_MAX
 from tidegate.connectors.kafka.wire.transactions import Handle
 
 BATCH_BYTES = 2_000
@@ -69,7 +70,7 @@ def test_what_was_lost_is_sent_again_with_all_behind_it_and_only_when_their_answ
     one.put(some(60))
     first, second, third, *_ = sent(one)
     one.lost(first, 0.0)
-    later = PAUSE_SECONDS_MAX
+    later = SECONDS_MAX
     assert one.is_recovering
     assert not one.wants(later), "the others may still be taken, or come too early"
     one.taken(second)
@@ -88,7 +89,7 @@ def test_whatever_happens_a_broker_gets_every_message_once_and_in_order() -> Non
         one, given, taken, now_s = lane(), 0, 0, 0.0
         on_their_way: list[RecordBatch] = []
         while given < 300 or not one.is_idle:
-            now_s += chance.choice((0.0, PAUSE_SECONDS_MAX))
+            now_s += chance.choice((0.0, SECONDS_MAX))
             if given < 300 and chance.random() < 0.5:
                 count = chance.randrange(1, 40)
                 one.put(some(count))

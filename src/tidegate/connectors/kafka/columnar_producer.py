@@ -15,11 +15,10 @@ from tidegate.connectors.kafka.columns import MessageColumns
 from tidegate.connectors.kafka.partitioner import partitions_of
 from tidegate.connectors.kafka.producer import PATIENCE_SECONDS, TOPICS_REMEMBERED
 from tidegate.connectors.kafka.record_batch import Array, Messages
-from tidegate.connectors.kafka.refusal import explained
+from tidegate.connectors.kafka.refusal import closed_meanwhile, explained, nothing_taken
 from tidegate.connectors.kafka.sender import Sender
 from tidegate.connectors.kafka.wire.requests import Address
 from tidegate.connectors.kafka.wire.transactions import Handle
-from tidegate.model.errors import Unavailable
 
 SLICE_ROWS = 32_768
 """So many are looked at at once: then they are still in the processor's cache when they are sorted."""
@@ -72,11 +71,6 @@ class ColumnarProducer:
         """Those written to, the latest ones."""
         return tuple(self._written)[-TOPICS_REMEMBERED:]
 
-    @property
-    def waiting(self) -> int:
-        """Messages that no broker has yet."""
-        return self._delivery.messages
-
     def close(self) -> None:
         """Forgets what is not written yet. A transaction stays as it is."""
         self._sender.forget(self._delivery)
@@ -125,16 +119,11 @@ class ColumnarProducer:
                 if done():
                     return
                 if stop is not None and stop.is_set():
-                    raise Unavailable("the writer was closed before brokers had all messages")
+                    raise closed_meanwhile()
                 if self._delivery.messages < left:
                     until_s, left = time.monotonic() + patience_s, self._delivery.messages
                 elif time.monotonic() > until_s:
-                    trouble = self._sender.trouble
-                    raise Unavailable(
-                        f"the Kafka brokers at {self._sender.where} have taken none of {left} messages for {patience_s:g} s"
-                        + (f": {trouble}" if trouble else ""),
-                        hint="are they up and to be reached from the executors? The query goes on from its last checkpoint",
-                    )
+                    raise nothing_taken(self._sender.where, left, patience_s, self._sender.trouble)
                 self._sender.changed.wait(LOOK_SECONDS)
 
     def _raise_failure(self) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 
 from tidegate.connectors.kafka.librdkafka import ANY_PARTITION, MESSAGES
 from tidegate.model.errors import DataError, InvalidQuery
@@ -86,9 +87,7 @@ class MessageBlock:
 
     def _point(self, column: pl.Series, address: str, length: str) -> object:
         """Returns what owns the bytes."""
-        array = column.cast(pl.Binary).to_arrow(compat_level=pl.CompatLevel.oldest())
-        _, offsets_buffer, data = array.buffers()
-        offsets = np.frombuffer(offsets_buffer, np.int64)[array.offset : array.offset + len(array) + 1]
+        array, offsets, data = contiguous(column)
         base = data.address if data is not None and data.size else ctypes.addressof(_NOTHING)
         starts = offsets[:-1] + base
         if array.null_count:
@@ -96,6 +95,13 @@ class MessageBlock:
         self.messages[address] = starts
         self.messages[length] = np.diff(offsets)
         return array
+
+
+def contiguous(column: pl.Series) -> tuple[pa.Array, np.ndarray, pa.Buffer | None]:
+    """Its bytes one value behind the other: who owns them, where in them each value begins and the last one ends, and the bytes."""
+    array = column.cast(pl.Binary).to_arrow(compat_level=pl.CompatLevel.oldest())
+    _, offsets_buffer, data = array.buffers()
+    return array, np.frombuffer(offsets_buffer, np.int64)[array.offset : array.offset + len(array) + 1], data
 
 
 def _are_headers(of: DataType) -> bool:

@@ -18,11 +18,11 @@ from tidegate.connectors.kafka.record_batch import (
     sequence_after,
     together,
 )
+from tidegate.connectors.kafka.wire.pauses import Pauses
 from tidegate.connectors.kafka.wire.transactions import Handle
 
 IN_FLIGHT_MAX = 5
 """More than that a broker does not remember, and could not tell a batch from its repetition."""
-PAUSE_SECONDS_FIRST, PAUSE_SECONDS_MAX = 0.02, 1.0
 
 
 @dataclass(eq=False, slots=True)
@@ -47,7 +47,7 @@ class Lane:
         self._again: deque[RecordBatch] = deque()
         self._sent: deque[_Sent] = deque()
         self._may_send_s = 0.0
-        self._pause_s = PAUSE_SECONDS_FIRST
+        self._pauses = Pauses()
 
     def put(self, messages: Messages) -> None:
         ends = np.cumsum(messages.sizes() + OVERHEAD_BYTES_MAX)
@@ -78,7 +78,7 @@ class Lane:
     def taken(self, batch: RecordBatch) -> None:
         """A broker has it."""
         self._sent.remove(self._find(batch))
-        self._pause_s = PAUSE_SECONDS_FIRST
+        self._pauses.begin_again()
         self._recover()
 
     def lost(self, batch: RecordBatch, now_s: float) -> None:
@@ -89,8 +89,7 @@ class Lane:
 
     def pause(self, now_s: float) -> None:
         if now_s >= self._may_send_s:
-            self._may_send_s = now_s + self._pause_s
-            self._pause_s = min(2 * self._pause_s, PAUSE_SECONDS_MAX)
+            self._may_send_s = now_s + self._pauses.next_s()
 
     @property
     def is_recovering(self) -> bool:

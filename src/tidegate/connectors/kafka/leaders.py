@@ -7,14 +7,15 @@ import time
 from collections.abc import Iterable, Mapping
 
 from tidegate.connectors.kafka.librdkafka import UNKNOWN_TOPIC
-from tidegate.connectors.kafka.refusal import explained
+from tidegate.connectors.kafka.refusal import explained, topic_gone
 from tidegate.connectors.kafka.wire.errors import NOT_TAKEN
+from tidegate.connectors.kafka.wire.pauses import Pauses
 from tidegate.connectors.kafka.wire.producing import Partition
 from tidegate.connectors.kafka.wire.requests import Address
 from tidegate.connectors.kafka.wire.transactions import Transactions
-from tidegate.model.errors import InvalidQuery, TidegateError
+from tidegate.model.errors import TidegateError
 
-PAUSE_SECONDS_FIRST, PAUSE_SECONDS_MAX = 0.02, 0.5
+PAUSE_SECONDS_MAX = 0.5
 REFRESH_SECONDS = 300.0
 """New partitions are noticed by then."""
 APPEAR_SECONDS = 10.0
@@ -34,7 +35,7 @@ class Leaders:
         self._missing_since_s: dict[str, float] = {}
         self._gone: dict[str, TidegateError] = {}
         self._looks_s = 0.0
-        self._pause_s = PAUSE_SECONDS_FIRST
+        self._pauses = Pauses(PAUSE_SECONDS_MAX)
         self._looked_s = time.monotonic()
 
     def of(self, place: Partition) -> Address | None:
@@ -77,8 +78,7 @@ class Leaders:
             doubted = tuple(self._doubted)
         if not doubted or now_s < self._looks_s:
             return
-        self._looks_s = now_s + self._pause_s
-        self._pause_s = min(2 * self._pause_s, PAUSE_SECONDS_MAX)
+        self._looks_s = now_s + self._pauses.next_s()
         self._looked_s = now_s
         found = self._wire.topics(doubted)
         with self._changed:
@@ -92,7 +92,7 @@ class Leaders:
                     self._known[name] = topic.leaders
                     self._doubted.pop(name, None)
             if not self._doubted:
-                self._pause_s = PAUSE_SECONDS_FIRST
+                self._pauses.begin_again()
             self._changed.notify_all()
 
     def _miss(self, name: str, now_s: float) -> None:
@@ -100,10 +100,7 @@ class Leaders:
         if now_s < since_s + APPEAR_SECONDS:
             return
         if name in self._known:
-            self._gone[name] = InvalidQuery(
-                f"Kafka at {self._where} has no topic {name!r} any more",
-                hint="create the topic again: the query goes on from its last checkpoint at the next start",
-            )
+            self._gone[name] = topic_gone(self._where, name)
         else:
             self._gone[name] = explained(UNKNOWN_TOPIC, self._where, name)
         self._doubted.pop(name, None)

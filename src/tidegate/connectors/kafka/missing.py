@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient  # pyright: ignore[reportPrivateImportUsage]
@@ -15,12 +16,10 @@ def missing_topics(options: Mapping[str, str], topics: Iterable[str]) -> tuple[s
     """Those that the cluster says it does not have. None of them when it does not answer."""
     plain = {name: value for name, value in options.items() if name not in _OF_PRODUCERS}
     found: list[str] = []
-    try:
+    with suppress(KafkaException):
         client = AdminClient({**plain, "log_level": 0})
         for topic in topics:
             error = client.list_topics(topic, ANSWER_SECONDS).topics[topic].error
             if error is not None and error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
                 found.append(topic)
-    except KafkaException:
-        return tuple(found)
     return tuple(found)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from tidegate.connectors.kafka.columns import contiguous
 from tidegate.connectors.kafka.librdkafka import ANY_PARTITION, partition_by_murmur2
 
 Array = np.ndarray[Any, Any]
@@ -35,9 +36,7 @@ def partitions_of(rows: pl.DataFrame, count: int, led: Array, *, has_key: bool, 
 
 def by_key(keys: pl.Series, count: int) -> Array:
     """Java's choice for each key; that for a null says nothing."""
-    array = keys.cast(pl.Binary).to_arrow(compat_level=pl.CompatLevel.oldest())
-    _, offsets_buffer, data = array.buffers()
-    offsets = np.frombuffer(offsets_buffer, np.int64)[array.offset : array.offset + len(array) + 1]
+    array, offsets, data = contiguous(keys)
     lengths = np.diff(offsets)
     starts = offsets[:-1] - offsets[0]
     padding = np.zeros(4, np.uint8)

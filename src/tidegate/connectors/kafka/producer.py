@@ -16,8 +16,8 @@ from tidegate.connectors.kafka.columns import MessageBlock, MessageColumns
 from tidegate.connectors.kafka.headers import produce_one
 from tidegate.connectors.kafka.librdkafka import LibraryError, library
 from tidegate.connectors.kafka.missing import missing_topics
-from tidegate.connectors.kafka.refusal import explained
-from tidegate.model.errors import DataError, InvalidQuery, TidegateError, Unavailable
+from tidegate.connectors.kafka.refusal import closed_meanwhile, explained, nothing_taken, topic_gone
+from tidegate.model.errors import DataError, InvalidQuery, TidegateError
 
 log = logging.getLogger("tidegate.kafka")
 
@@ -115,7 +115,7 @@ class Producer:
         while library().rd_kafka_flush(self._handle, wait_ms):
             self._raise_failure()
             if stop is not None and stop.is_set():
-                raise Unavailable("the writer was closed before brokers had all messages")
+                raise closed_meanwhile()
             until, left = self._patience(until, left, patience_s)
             wait_ms = min(wait_ms + 1, POLL_MS)
         self._raise_failure()
@@ -215,15 +215,8 @@ class Producer:
         if now < until:
             return until, waiting
         if missing := missing_topics(self._options, self._topics):
-            raise InvalidQuery(
-                f"Kafka at {self._where} has no topic {missing[0]!r} any more",
-                hint="create the topic again: the query goes on from its last checkpoint at the next start",
-            )
-        raise Unavailable(
-            f"the Kafka brokers at {self._where} have taken none of {waiting} messages for {patience_s:g} s"
-            + (f": {self._trouble}" if self._trouble else ""),
-            hint="are they up and to be reached from the executors? The query goes on from its last checkpoint",
-        )
+            raise topic_gone(self._where, missing[0])
+        raise nothing_taken(self._where, waiting, patience_s, self._trouble)
 
     def _raise_failure(self) -> None:
         if self._failed is not None:

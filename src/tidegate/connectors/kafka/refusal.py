@@ -1,4 +1,4 @@
-"""What brokers and the client library refuse, in the words of the query."""
+"""What brokers and the client library refuse, or do not do, in the words of the query."""
 
 from __future__ import annotations
 
@@ -39,3 +39,24 @@ def explained(code: int, where: str, topic: str = "", trouble: str = "", text: s
         case _:
             more = f" ({trouble})" if trouble and trouble != text else ""
             return Unavailable(f"{place}: {text}{more}", hint="the query goes on from its last checkpoint")
+
+
+def topic_gone(where: str, topic: str) -> InvalidQuery:
+    """It was there before."""
+    return InvalidQuery(
+        f"Kafka at {where} has no topic {topic!r} any more",
+        hint="create the topic again: the query goes on from its last checkpoint at the next start",
+    )
+
+
+def nothing_taken(where: str, messages: int, patience_s: float, trouble: str) -> Unavailable:
+    """``trouble``: what is known about the reason; may be empty."""
+    return Unavailable(
+        f"the Kafka brokers at {where} have taken none of {messages} messages for {patience_s:g} s"
+        + (f": {trouble}" if trouble else ""),
+        hint="are they up and to be reached from the executors? The query goes on from its last checkpoint",
+    )
+
+
+def closed_meanwhile() -> Unavailable:
+    return Unavailable("the writer was closed before brokers had all messages")

@@ -13,6 +13,7 @@ from tidegate.connectors.kafka.wire import producing
 from tidegate.connectors.kafka.wire.codec import MalformedAnswer
 from tidegate.connectors.kafka.wire.connection import Connection
 from tidegate.connectors.kafka.wire.errors import RETRIABLE, UNAUTHORIZED, Code, Refused, name_of
+from tidegate.connectors.kafka.wire.pauses import Pauses
 from tidegate.connectors.kafka.wire.producing import Partition, Topic, add_partitions, topics
 from tidegate.connectors.kafka.wire.requests import (
     USED,
@@ -35,7 +36,6 @@ Result = TypeVar("Result")
 
 REQUEST_SECONDS_MAX = 10.0
 PATIENCE_SECONDS = 30.0
-PAUSE_SECONDS_FIRST, PAUSE_SECONDS_MAX = 0.02, 1.0
 OPEN_STATES = ("Ongoing",)
 """A transaction with records that nobody has ended or is ending."""
 
@@ -160,7 +160,7 @@ class Transactions:
 
     def _patiently(self, what: str, once: Callable[[], Result]) -> Result:
         until = time.monotonic() + self._patience_s
-        pause_s = PAUSE_SECONDS_FIRST
+        pauses = Pauses()
         while True:
             try:
                 return once()
@@ -181,12 +181,12 @@ class Transactions:
                 ) from error
             except OSError as error:
                 trouble = error
+            pause_s = pauses.next_s()
             if time.monotonic() + pause_s > until or self._stop.wait(pause_s):
                 raise Unavailable(
                     f"the Kafka cluster at {self._names()} does not answer ({what}): {trouble}",
                     hint="is it up and to be reached from here? See kafka.bootstrap.servers and kafka.security.protocol",
                 ) from trouble
-            pause_s = min(2 * pause_s, PAUSE_SECONDS_MAX)
 
     def _by_coordinator(self, handles: Iterable[Handle]) -> list[tuple[Address, list[Handle]]]:
         groups: dict[Address, list[Handle]] = {}
