@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -110,8 +110,8 @@ class Cluster:
     def _answer(self, future: Future[A], *, missing: bool = False) -> A | None:
         """Waits, listening to what the client complains about: a refused login is not waited out. ``missing``: None if unknown."""
         began = time.monotonic()
-        while not future.done():
-            self._admin.poll(_LOOK_S)
+        while not wait((future,), _LOOK_S).done:
+            self._admin.poll(0)
             if self._is_hopeless(time.monotonic() - began):
                 raise self._typed(KafkaError(KafkaError._TIMED_OUT))
         failure = future.exception()

@@ -26,6 +26,7 @@ from tidegate.connectors.kafka.librdkafka import (
     ON_ERROR,
     WITHOUT_LEAVING,
     LibraryError,
+    ask_about,
     library,
     raise_for,
     text_of,
@@ -38,6 +39,8 @@ MESSAGES_MAX = 65_536
 """Most that one call collects."""
 COMMIT_WAIT_S = 1.0
 LOOK_MS = 20
+LEADERS_WAIT_MS = 500
+"""Longer than that it takes the client to find them by itself."""
 
 _DEFAULTS = {
     # What is fetched ahead waits at most this long once there is room again. The library's own second would be a second of
@@ -121,6 +124,8 @@ class SharedConsumer:
         self._feeds: dict[Place, Feed] = {}
         self._waiting = 0
         """Chunks in all feeds."""
+        self._found: set[str] = set()
+        """Topics whose leaders were asked for."""
         self._committing = 0
         """Questions to the group's coordinator without an answer."""
         self._addresses = np.zeros(MESSAGES_MAX, np.uint64)
@@ -196,8 +201,19 @@ class SharedConsumer:
 
     def _assign(self, feed: Feed, offset: int) -> None:
         self._feeds[feed.place] = feed
+        if offset == EARLIEST:
+            self._find_leaders(feed.place[0])
         with _Places([(feed.place, OFFSET_BEGINNING if offset == EARLIEST else offset)]) as places:
             self._do(library().rd_kafka_incremental_assign(self._client, places))
+
+    def _find_leaders(self, topic: str) -> None:
+        """Before the client is asked for the beginning of a log whose leader it does not know: it would wait half a second for the answer."""
+        if topic in self._found:
+            return
+        self._found.add(topic)
+        if handle := library().rd_kafka_topic_new(self._client, topic.encode(), None):
+            ask_about(self._client, handle, LEADERS_WAIT_MS)
+            library().rd_kafka_topic_destroy(handle)
 
     def _do(self, error: int | None) -> None:
         try:

@@ -188,6 +188,15 @@ def partition_by_murmur2(address: int, length: int, partitions: int) -> int:
     return quick_library().rd_kafka_msg_partitioner_murmur2(None, address, length, partitions, None, None)
 
 
+def ask_about(client: int, topic: int, wait_ms: int) -> bool:
+    """Whether brokers have said by then what they know about the topic (0: about all that this client knows): its leaders are known."""
+    answer = c_void_p()
+    if library().rd_kafka_metadata(client, 0, topic, ctypes.byref(answer), wait_ms):
+        return False
+    library().rd_kafka_metadata_destroy(answer)
+    return True
+
+
 def text_of(code: int) -> str:
     return _text(library().rd_kafka_err2str(code))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import logging
 import threading
 import time
@@ -14,7 +13,7 @@ import polars as pl
 from tidegate.connectors.kafka import librdkafka as rd
 from tidegate.connectors.kafka.columns import MessageBlock, MessageColumns
 from tidegate.connectors.kafka.headers import produce_one
-from tidegate.connectors.kafka.librdkafka import LibraryError, library
+from tidegate.connectors.kafka.librdkafka import LibraryError, ask_about, library
 from tidegate.connectors.kafka.missing import missing_topics
 from tidegate.connectors.kafka.refusal import closed_meanwhile, explained, nothing_taken, topic_gone
 from tidegate.model.errors import DataError, InvalidQuery, TidegateError
@@ -63,8 +62,8 @@ class Producer:
         ``init_transactions`` looks for one only every 500 ms. The first question goes through the connection to a bootstrap server,
         which the library closes once it knows the cluster; the second opens one to a broker.
         """
-        self._find(0, wait_ms)
-        self._find(0, wait_ms)
+        ask_about(self._handle, 0, wait_ms)
+        ask_about(self._handle, 0, wait_ms)
 
     def init_transactions(self, wait_ms: int) -> bool:
         """Whether it is done; if not, call it again. Takes the transactional id from whoever had it."""
@@ -80,7 +79,7 @@ class Producer:
     def learn(self, topics: Iterable[str], wait_ms: int) -> None:
         """Asks where the topics lie, so that the first message need not wait for it. Knowing it is no condition."""
         for topic in topics:
-            if not self._find(self._topic(topic), wait_ms):
+            if not ask_about(self._handle, self._topic(topic), wait_ms):
                 return
 
     def begin_transaction(self) -> None:
@@ -194,18 +193,10 @@ class Producer:
             if self._columns.has_partition:
                 # A block that names partitions of a topic not known yet would ask brokers for a partition -1.
                 until, left = time.monotonic() + PATIENCE_SECONDS, 0
-                while not self._find(handle, POLL_MS):
+                while not ask_about(self._handle, handle, POLL_MS):
                     self.poll(0)
                     until, left = self._patience(until, left, PATIENCE_SECONDS)
         return handle
-
-    def _find(self, topic: int, wait_ms: int) -> bool:
-        """Whether the brokers have said what they know about the topic (0: about all that are known here)."""
-        answer = ctypes.c_void_p()
-        if library().rd_kafka_metadata(self._handle, 0, topic, ctypes.byref(answer), wait_ms):
-            return False
-        library().rd_kafka_metadata_destroy(answer)
-        return True
 
     def _patience(self, until: float, left: int, patience_s: float) -> tuple[float, int]:
         """Any message that arrived renews it."""
