@@ -22,6 +22,8 @@ from tidegate.model.types import Field
 from tidegate.plan.relational import Scan
 
 SECONDS_MAX = 90.0
+LIBRARY_ONLY = {"kafka.check.crcs": "true"}
+"""An option that only the client library follows: it reads then."""
 BOUNDED, ENDLESS = QueryConfig(bounded=True), QueryConfig()
 
 

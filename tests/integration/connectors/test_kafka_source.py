@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,9 +14,11 @@ from typing import Any
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import NewPartitions  # pyright: ignore[reportPrivateImportUsage]
+from tests.integration.connectors import kafka_reading
 from tests.integration.connectors.kafka_reading import (
     BOUNDED,
     ENDLESS,
+    LIBRARY_ONLY,
     Reading,
     State,
     eventually,
@@ -27,9 +30,23 @@ from tests.integration.connectors.kafka_reading import (
 from tests.servers.kafka import PASSWORD, QUIET, USER, Broker, kafka_broker
 
 from tidegate.connectors.kafka.cluster import ANSWER_TIMEOUT_S
+from tidegate.connectors.kafka.columnar_consumer import ColumnarConsumer
+from tidegate.connectors.kafka.fetcher import Stream
 from tidegate.connectors.kafka.format import enumerator
 from tidegate.model.config import QueryConfig
 from tidegate.model.errors import InvalidQuery, Unavailable
+
+
+@pytest.fixture(params=["columnar", "library"], autouse=True)
+def client(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Everything holds for both: partitions read by ourselves, and by librdkafka."""
+    if request.param == "library":
+        made = kafka_reading.kafka_scan
+        monkeypatch.setattr(
+            sys.modules[__name__], "kafka_scan", lambda *args, **options: made(*args, **LIBRARY_ONLY, **options)
+        )
+    return request.param
+
 
 EVERYTHING = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
 
@@ -75,7 +92,7 @@ def test_rows_have_sparks_columns(kafka: Broker) -> None:
     assert kind == 1 and abs((datetime.now(UTC) - at).total_seconds()) < 60
 
 
-@pytest.mark.parametrize("compression", ["none", "gzip", "lz4"])
+@pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])
 def test_keys_and_values_of_any_size_come_as_they_were_written(kafka: Broker, compression: str, seed: int) -> None:
     topic, random = kafka.topic(), Random(seed)
     sizes = (0, 1, 4, 11, 12, 13, 100, 5_000, 90_000)
@@ -91,6 +108,42 @@ def test_keys_and_values_of_any_size_come_as_they_were_written(kafka: Broker, co
     reading = Reading(kafka_scan(kafka, ("key", "value"), subscribe=topic))
     assert reading.until_finished() == written
     reading.stop()
+
+
+def test_what_brokers_compress_themselves_is_read(kafka: Broker) -> None:
+    """Java's Snappy comes in blocks."""
+    for codec in ("gzip", "snappy", "lz4", "zstd"):
+        topic = kafka.topic(config={"compression.type": codec})
+        written = [f"{n} " + "a text that is long enough to be cut into blocks " * 200 for n in range(30)]
+        fill(kafka, topic, written)
+        assert values(Reading(kafka_scan(kafka, subscribe=topic)).until_finished()) == written
+
+
+def test_who_reads_depends_on_what_is_asked_for(kafka: Broker, client: str) -> None:
+    topic = kafka.topic()
+    fill(kafka, topic, ["a"])
+
+    def reads(columns: tuple[str, ...] = ("value",), **options: str) -> bool:
+        reading = Reading(kafka_scan(kafka, columns, subscribe=topic, **options))
+        found = isinstance(reading.source._consumer, ColumnarConsumer)
+        assert len(reading.until_finished()) == 1
+        reading.stop()
+        return found
+
+    assert reads() is (client == "columnar")
+    assert reads(("value", "timestamp"), kafka_fetch_max_bytes="1000000") is (client == "columnar")
+    assert not reads(("headers",), includeHeaders="true")
+    assert not reads(kafka_group_id="watchers")
+    assert not reads(kafka_socket_keepalive_enable="true")
+
+
+def test_large_messages_and_small_limits_are_read_all_the_same(kafka: Broker) -> None:
+    """A broker sends at least one whole batch, however little was asked for."""
+    topic = kafka.topic()
+    written = [str(n) * size for n, size in enumerate((10, 200_000, 1, 450_000, 50_000))]
+    fill(kafka, topic, written)
+    limits = {"kafka_max_partition_fetch_bytes": "1000", "kafka_fetch_max_bytes": "2000000"}
+    assert values(Reading(kafka_scan(kafka, subscribe=topic, **limits)).until_finished()) == written
 
 
 def test_columns_that_nobody_reads_are_not_made(kafka: Broker) -> None:
@@ -502,13 +555,32 @@ def test_a_reader_knows_whether_it_has_caught_up_with_what_is_there_now(kafka: B
     reading.stop()
 
 
+def test_another_history_of_the_log_is_noticed(kafka: Broker, client: str) -> None:
+    """Offsets alone would fit: a leader that had not been in sync has cut off what was read, and others have written since."""
+    if client == "library":
+        return
+    topic = kafka.topic()
+    fill(kafka, topic, range(5))
+    reading = Reading(kafka_scan(kafka, subscribe=topic), ENDLESS)
+    reading.until(5)
+    (stream,) = (reader._feed for _, reader in reading.readers.values())
+    assert isinstance(stream, Stream)
+    stream.begin(5)
+    stream.epoch = 1_000  # as if a leader of another time had written what was read
+    fill(kafka, topic, range(5, 10))
+    with pytest.raises(InvalidQuery, match=r"cannot be read, the log holds offsets 0 to 10"):
+        eventually(lambda: reading.poll() and False, "the end")
+    reading.stop()
+
+
 def test_a_broker_that_dies_and_comes_back_costs_nothing_but_time(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, client: str
 ) -> None:
     with kafka_broker(tmp_path / "broker") as broker:
         topic = broker.topic()
         fill(broker, topic, range(10))
-        reading = Reading(kafka_scan(broker, subscribe=topic, kafka_group_id="watchers"), ENDLESS)
+        watched = {"kafka_group_id": "watchers"} if client == "library" else {}
+        reading = Reading(kafka_scan(broker, subscribe=topic, **watched), ENDLESS)
         reading.until(10)
         stranded = Reading(kafka_scan(broker, subscribe=topic, kafka_group_id="others"), ENDLESS)
         stranded.until(10)
@@ -517,7 +589,7 @@ def test_a_broker_that_dies_and_comes_back_costs_nothing_but_time(
         began = time.monotonic()
         stranded.stop()
         assert time.monotonic() - began < 30, "a slot must be able to leave"
-        trouble = "has trouble with the broker and keeps trying"
+        trouble = "has trouble with the broker"
         with caplog.at_level(logging.WARNING, "tidegate"):
             eventually(lambda: reading.poll() or trouble in caplog.text, trouble)
             assert reading.discover(10**6) == ()

@@ -8,10 +8,10 @@ import pytest
 
 from tidegate.connectors.kafka.names import TransactionNames
 from tidegate.connectors.kafka.pool import IdPool
+from tidegate.connectors.kafka.wire.brokers import addresses
 from tidegate.connectors.kafka.wire.codec import MalformedAnswer, Reader, string, varint
 from tidegate.connectors.kafka.wire.requests import Address, find_coordinator
 from tidegate.connectors.kafka.wire.sasl import NotTrusted, scram
-from tidegate.connectors.kafka.wire.transactions import addresses
 from tidegate.connectors.options import PIPELINE
 from tidegate.model.errors import InvalidQuery
 from tidegate.model.ids import Attempt, CheckpointId, OperatorId, SlotIndex

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from tidegate.connectors.kafka.client import PREFIX, ClientConfig, client_config
 from tidegate.connectors.kafka.edges import Edge, parse_ending, parse_starting
 from tidegate.connectors.kafka.selection import Selection, parse_selection
+from tidegate.connectors.kafka.wire.fetching import Limits
+from tidegate.connectors.kafka.wire.security import OPTIONS, Security
 from tidegate.connectors.options import Options
 from tidegate.model import types as t
 from tidegate.model.errors import InvalidQuery
@@ -24,6 +26,17 @@ _COLUMNS: t.Schema = (
     t.Field("timestamp", t.TIMESTAMP),
     t.Field("timestampType", t.INTEGER),
 )
+
+FETCH_DEFAULTS = {
+    # How long a broker keeps a question for which it has nothing: so long it takes to learn that a log ends.
+    "fetch.wait.max.ms": "100",
+    "fetch.min.bytes": "1",
+    "fetch.max.bytes": str(16 * 1024 * 1024),
+    "max.partition.fetch.bytes": str(4 * 1024 * 1024),
+    "queued.max.messages.kbytes": "65536",
+}
+"""Options of fetching that the columnar consumer follows. Any other is for librdkafka, which knows them all."""
+_WITHOUT_EFFECT = frozenset({"log_level", "isolation.level"})
 
 _DECIDED_HERE = {
     "auto.offset.reset": "startingOffsets says where to start, failOnDataLoss what to do when rows are gone",
@@ -53,6 +66,36 @@ class KafkaSourceConfig:
     @property
     def servers(self) -> str:
         return str(self.client["bootstrap.servers"])
+
+    @property
+    def is_columnar(self) -> bool:
+        """Whether partitions can be read without librdkafka: nothing is asked for that only the library knows."""
+        return (
+            self.group is None
+            and all(name in OPTIONS or name in FETCH_DEFAULTS or name in _WITHOUT_EFFECT for name in self.client)
+            and all(str(self.client.get(name, "1")).isdigit() for name in FETCH_DEFAULTS)
+            and Security.is_understood(self.wire_options)
+        )
+
+    @property
+    def wire_options(self) -> dict[str, str]:
+        return {name: str(value) for name, value in self.client.items()}
+
+    @property
+    def limits(self) -> Limits:
+        return Limits(
+            wait_ms=self._number("fetch.wait.max.ms"),
+            bytes_min=self._number("fetch.min.bytes"),
+            bytes_max=self._number("fetch.max.bytes"),
+            partition_bytes_max=self._number("max.partition.fetch.bytes"),
+        )
+
+    @property
+    def queue_bytes_max(self) -> int:
+        return 1024 * self._number("queued.max.messages.kbytes")
+
+    def _number(self, name: str) -> int:
+        return int(self.client.get(name, FETCH_DEFAULTS[name]))
 
     def lost(self, message: str) -> InvalidQuery:
         """Rows are gone that the query was to read."""

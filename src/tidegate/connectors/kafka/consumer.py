@@ -8,16 +8,15 @@ from __future__ import annotations
 import ctypes
 import time
 import uuid
-from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 
 import numpy as np
 import polars as pl
 from confluent_kafka import OFFSET_BEGINNING, KafkaError
 
 from tidegate.connectors.kafka.client import ClientConfig, Complaints, log, typed
-from tidegate.connectors.kafka.config import KafkaSourceConfig
+from tidegate.connectors.kafka.config import FETCH_DEFAULTS, KafkaSourceConfig
+from tidegate.connectors.kafka.feeds import Chunk, Feed
 from tidegate.connectors.kafka.fetched import Fetched, runs
 from tidegate.connectors.kafka.librdkafka import (
     CONSUMER,
@@ -46,12 +45,8 @@ _DEFAULTS = {
     # What is fetched ahead waits at most this long once there is room again. The library's own second would be a second of
     # standing still for every 100,000 messages.
     "fetch.queue.backoff.ms": "5",
-    # How long a broker keeps a question for which it has nothing: so long it takes to learn that a log ends.
-    "fetch.wait.max.ms": "100",
     "queued.min.messages": "100000",
-    "queued.max.messages.kbytes": "65536",
-    "fetch.max.bytes": str(16 * 1024 * 1024),
-    "max.partition.fetch.bytes": str(4 * 1024 * 1024),
+    **FETCH_DEFAULTS,
 }
 _FIXED = {
     "enable.auto.commit": "false",
@@ -83,32 +78,6 @@ _PASSING = frozenset(
 """The client goes on by itself when the cause is gone; the enumerator sees topics that vanish."""
 
 ToRows = Callable[[Fetched], pl.DataFrame]
-
-
-@dataclass(frozen=True, slots=True)
-class Chunk:
-    """Rows of one partition, in order."""
-
-    rows: pl.DataFrame
-    offsets: np.ndarray
-
-    def before(self, count: int) -> Chunk:
-        return Chunk(self.rows.head(count), self.offsets[:count])
-
-    def after(self, count: int) -> Chunk:
-        return Chunk(self.rows.slice(count), self.offsets[count:])
-
-
-@dataclass(slots=True)
-class Feed:
-    """What has been collected of one partition and not handed out."""
-
-    place: Place
-    chunks: deque[Chunk] = field(default_factory=deque)
-    end: int = -1
-    """The newest offset at which the partition was found to end: nothing that can be read lies before it but ``chunks``."""
-    lost: str = ""
-    """The position is not in the log any more: why."""
 
 
 class SharedConsumer:
@@ -168,11 +137,9 @@ class SharedConsumer:
             self._collect(min(rows_max, MESSAGES_MAX))
         if not feed.chunks:
             return None
-        chunk = feed.chunks.popleft()
-        if len(chunk.offsets) > rows_max:
-            feed.chunks.appendleft(chunk.after(rows_max))
-            return chunk.before(rows_max)
-        self._waiting -= 1
+        before = len(feed.chunks)
+        chunk = feed.hand_out(rows_max)
+        self._waiting -= before - len(feed.chunks)
         return chunk
 
     def commit(self, offsets: Iterable[tuple[Place, int]]) -> None:

@@ -132,7 +132,9 @@ def binary_columns(*columns: tuple[np.ndarray, np.ndarray]) -> list[pl.Series]:
         places = np.zeros(len(at), np.int64)
         places[full] = offsets
     step = len(columns)
-    return [_views(data, places[number::step], sizes[number::step], at[number::step] != 0) for number in range(step)]
+    return [
+        binary_views(data, places[number::step], sizes[number::step], at[number::step] != 0) for number in range(step)
+    ]
 
 
 def _copied(at: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -151,7 +153,7 @@ def _copied(at: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return data, at + np.repeat(starts - lows, np.diff(bounds))
 
 
-def _views(data: np.ndarray, offsets: np.ndarray, sizes: np.ndarray, present: np.ndarray) -> pl.Series:
+def binary_views(data: np.ndarray, offsets: np.ndarray, sizes: np.ndarray, present: np.ndarray) -> pl.Series:
     """Arrow's binary views over ``data``, which has two words to spare at its end."""
     if len(data) > _BUFFER_BYTES_MAX:
         raise Unavailable(

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from tidegate.connectors.kafka.delivery import Delivery
 from tidegate.connectors.kafka.lane import Lane
@@ -16,7 +17,7 @@ from tidegate.connectors.kafka.refusal import explained
 from tidegate.connectors.kafka.wire.codec import MalformedAnswer
 from tidegate.connectors.kafka.wire.errors import NOT_TAKEN, Code, Refused, name_of
 from tidegate.connectors.kafka.wire.exchange import Exchange, Outcome
-from tidegate.connectors.kafka.wire.producing import Partition
+from tidegate.connectors.kafka.wire.producing import Partition, produce, read_produced
 from tidegate.connectors.kafka.wire.requests import Address
 from tidegate.connectors.kafka.wire.security import Security
 from tidegate.connectors.kafka.wire.transactions import Handle, Transactions
@@ -53,7 +54,7 @@ class Sender:
         """Why it last did not go on."""
         self._stop = threading.Event()
         self._wire = Transactions(options, CONTROL_SECONDS, self._stop)
-        self._exchange: Exchange[_Sent] = Exchange(Security.of(options))
+        self._exchange: Exchange[_Sent, dict[Partition, int]] = Exchange(Security.of(options))
         self.leaders = Leaders(self._wire, self.where, self.changed)
         self._deliveries: list[Delivery] = []
         self._broken: TidegateError | None = None
@@ -178,12 +179,12 @@ class Sender:
             if size > REQUEST_BYTES_MAX:
                 break
         content = {place: batch.parts for place, (_, batch) in sent.batches.items()}
-        self._exchange.ask(leader, delivery.handle.transactional_id, content, sent)
+        self._exchange.ask(leader, sent, partial(produce, delivery.handle.transactional_id, content), read_produced)
 
-    def _settle(self, outcome: Outcome[_Sent], now_s: float) -> None:
-        delivery = outcome.subject.delivery
+    def _settle(self, outcome: Outcome[_Sent, dict[Partition, int]], now_s: float) -> None:
+        delivery, codes = outcome.subject.delivery, outcome.answer or {}
         for place, (lane, batch) in outcome.subject.batches.items():
-            code = outcome.codes.get(place, Code.NETWORK_EXCEPTION)
+            code = codes.get(place, Code.NETWORK_EXCEPTION)
             if code in WRITTEN:
                 lane.taken(batch)
                 delivery.taken(batch)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from tidegate.connectors.kafka.client import PREFIX, client_config
 from tidegate.connectors.kafka.columns import MessageColumns
 from tidegate.connectors.kafka.names import DEFAULT_PREFIX
-from tidegate.connectors.kafka.wire.security import Security
+from tidegate.connectors.kafka.wire.security import OPTIONS, Security
 from tidegate.connectors.options import COMMIT_WITHIN, Options
 from tidegate.model.errors import InvalidQuery
 from tidegate.plan.relational import Sink
@@ -28,29 +28,7 @@ _DEFAULTS = {
     "client.id": "tidegate",
 }
 
-_COLUMNAR = frozenset(
-    {
-        "bootstrap.servers",
-        "security.protocol",
-        "sasl.mechanism",
-        "sasl.mechanisms",
-        "sasl.username",
-        "sasl.password",
-        "ssl.ca.location",
-        "ssl.ca.pem",
-        "ssl.certificate.location",
-        "ssl.certificate.pem",
-        "ssl.key.location",
-        "ssl.key.pem",
-        "ssl.key.password",
-        "ssl.endpoint.identification.algorithm",
-        "enable.ssl.certificate.verification",
-        "message.max.bytes",
-        "batch.size",
-        "queue.buffering.max.messages",
-        "queue.buffering.max.kbytes",
-    }
-)
+_COLUMNAR = OPTIONS | {"message.max.bytes", "batch.size", "queue.buffering.max.messages", "queue.buffering.max.kbytes"}
 """Options that the columnar producer follows. Any other is for librdkafka, which knows them all."""
 _WITHOUT_EFFECT = frozenset({("compression.type", "none"), ("compression.codec", "none"), *_DEFAULTS.items()})
 

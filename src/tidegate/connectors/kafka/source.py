@@ -10,12 +10,17 @@ import numpy as np
 import polars as pl
 
 from tidegate.connectors.kafka.client import log
-from tidegate.connectors.kafka.cluster import Cluster
+from tidegate.connectors.kafka.cluster import ANSWER_TIMEOUT_S, Cluster
+from tidegate.connectors.kafka.columnar_consumer import ColumnarConsumer
 from tidegate.connectors.kafka.config import parse_kafka
-from tidegate.connectors.kafka.consumer import Feed, SharedConsumer
+from tidegate.connectors.kafka.consumer import SharedConsumer
+from tidegate.connectors.kafka.feeds import Feed, PartitionConsumer
 from tidegate.connectors.kafka.fetched import Fetched
+from tidegate.connectors.kafka.records import Records
 from tidegate.connectors.kafka.selection import Place
 from tidegate.connectors.kafka.splits import EARLIEST, KafkaPosition, KafkaSplit, decode_position, decode_split
+from tidegate.connectors.kafka.wire.brokers import Brokers
+from tidegate.connectors.kafka.wire.fetching import USED
 from tidegate.connectors.rows import RowShape
 from tidegate.model.errors import Unavailable
 from tidegate.model.snapshot import Split, SplitPosition
@@ -28,7 +33,7 @@ class KafkaSource:
     def __init__(self, scan: Scan) -> None:
         self.config = parse_kafka(scan.format, scan.options)
         self._shape = RowShape(scan)
-        self._consumer: SharedConsumer | None = None
+        self._consumer: PartitionConsumer[Any] | None = None
         self._cluster: Cluster | None = None
         self._topic_ids: dict[str, str] = {}
 
@@ -42,7 +47,7 @@ class KafkaSource:
                 raise self.config.lost(f"topic {described.topic} has been deleted and made again")
             return UnreadReader(described, offset, "is of a topic that has been deleted")
         if self._consumer is None:
-            self._consumer = SharedConsumer(self.config, self._rows)
+            self._consumer = self._new_consumer()
         return KafkaReader(self, self._consumer, described, offset)
 
     def completed(self, positions: tuple[SplitPosition, ...]) -> None:
@@ -67,8 +72,19 @@ class KafkaSource:
         found = self.cluster().topics([split.topic]).get(split.topic)
         return found is not None and bool(found.id) and bool(split.topic_id) and found.id != split.topic_id
 
+    def _new_consumer(self) -> PartitionConsumer[Any]:
+        if self.config.is_columnar and "headers" not in self._shape.columns:
+            brokers = Brokers(self.config.wire_options, ANSWER_TIMEOUT_S)
+            if not brokers.unknown(USED):
+                return ColumnarConsumer(self.config, brokers, self._rows_of_records)
+            brokers.close()
+        return SharedConsumer(self.config, self._rows)
+
     def _rows(self, fetched: Fetched) -> pl.DataFrame:
         return self._shape.rows(fetched.frame(self._shape.columns), "Kafka")
+
+    def _rows_of_records(self, records: Records, place: Place) -> pl.DataFrame:
+        return self._shape.rows(records.frame(self._shape.columns, *place), "Kafka")
 
     def _is_another(self, split: KafkaSplit) -> bool:
         """As ``recreated``, asked once per topic. A topic that is not there may come back."""
@@ -85,7 +101,7 @@ class KafkaReader:
     """Reads one partition. Position: the next offset; where nothing is left to read, the end of the log, behind markers of
     transactions and what compaction has removed."""
 
-    def __init__(self, source: KafkaSource, consumer: SharedConsumer, split: KafkaSplit, offset: int) -> None:
+    def __init__(self, source: KafkaSource, consumer: PartitionConsumer[Any], split: KafkaSplit, offset: int) -> None:
         self._source = source
         self._consumer = consumer
         self._split = split

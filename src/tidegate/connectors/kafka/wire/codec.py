@@ -67,18 +67,27 @@ NO_TAGS = b"\x00"
 NULL_ARRAY = b"\x00"
 
 
+Bytes = bytes | memoryview
+
+
 class Reader:
     """Takes values off the front of an answer."""
 
-    def __init__(self, data: bytes) -> None:
-        self._data = data
+    def __init__(self, data: Bytes) -> None:
+        self.data = data
         self._at = 0
 
-    def take(self, count: int) -> bytes:
-        if count < 0 or self._at + count > len(self._data):
-            raise MalformedAnswer(f"{count} bytes wanted at {self._at} of {len(self._data)}")
-        self._at += count
-        return self._data[self._at - count : self._at]
+    def take(self, count: int) -> Bytes:
+        start, end = self.skip(count)
+        return self.data[start:end]
+
+    def skip(self, count: int) -> tuple[int, int]:
+        """Where those are, and where the next ones."""
+        start, end = self._at, self._at + count
+        if count < 0 or end > len(self.data):
+            raise MalformedAnswer(f"{count} bytes wanted at {start} of {len(self.data)}")
+        self._at = end
+        return start, end
 
     def int8(self) -> int:
         return struct.unpack(">b", self.take(1))[0]
@@ -118,18 +127,24 @@ class Reader:
         return None if length < 0 else self._text(length)
 
     def plain_bytes(self) -> bytes:
-        return self.take(max(0, self.int32()))
+        return bytes(self.take(max(0, self.int32())))
 
     def plain_length(self) -> int:
         return max(0, self.int32())
 
     def skip_tags(self) -> None:
+        self.tags()
+
+    def tags(self) -> frozenset[int]:
+        """Which tagged fields there are."""
+        found: set[int] = set()
         for _ in range(self.varint()):
-            self.varint()
-            self.take(self.varint())
+            found.add(self.varint())
+            self.skip(self.varint())
+        return frozenset(found)
 
     def _text(self, length: int) -> str:
         try:
-            return self.take(length).decode()
+            return str(self.take(length), "utf-8")
         except UnicodeDecodeError as error:
             raise MalformedAnswer(str(error)) from error

@@ -1,4 +1,4 @@
-"""Messages sent to many brokers at once, and what became of each: one thread waits for all of them."""
+"""Requests to many brokers at once, and what became of each: one thread waits for all of them."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import selectors
 import socket
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from tidegate.connectors.kafka.wire.codec import MalformedAnswer
+from tidegate.connectors.kafka.wire.codec import Bytes, MalformedAnswer
 from tidegate.connectors.kafka.wire.pipeline import Pipeline
-from tidegate.connectors.kafka.wire.producing import Partition, produce, read_produced
 from tidegate.connectors.kafka.wire.requests import Address
 from tidegate.connectors.kafka.wire.security import Security
 
 Subject = TypeVar("Subject")
+Answer = TypeVar("Answer")
 
 CONNECT_SECONDS_MAX = 3.0
 """It holds up all others."""
@@ -26,39 +26,39 @@ ANSWER_SECONDS_MAX = 15.0
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome(Generic[Subject]):
+class Outcome(Generic[Subject, Answer]):
     """What became of a request."""
 
     subject: Subject
-    codes: Mapping[Partition, int]
-    """The broker's answer, partition by partition."""
+    answer: Answer | None
     lost: str = ""
     """Why there is no answer: the broker may have done what was asked, or not, or may still do it."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked(Generic[Subject]):
+class _Asked(Generic[Subject, Answer]):
     correlation: int
     subject: Subject
+    read: Callable[[Bytes], tuple[int, Answer]]
 
 
-class _Broker(Generic[Subject]):
+class _Broker(Generic[Subject, Answer]):
     def __init__(self, pipeline: Pipeline) -> None:
         self.pipeline = pipeline
-        self.asked: deque[_Asked[Subject]] = deque()
+        self.asked: deque[_Asked[Subject, Answer]] = deque()
         self.events = pipeline.events
         self.heard_s = 0.0
         """When it last gave a sign of life, or was asked with nothing else on its way."""
 
 
-class Exchange(Generic[Subject]):
+class Exchange(Generic[Subject, Answer]):
     """``ask`` and ``wait`` are for one thread, ``wake`` is for any. Every request has one outcome, in order for each broker."""
 
     def __init__(self, security: Security) -> None:
         self._security = security
-        self._brokers: dict[Address, _Broker[Subject]] = {}
+        self._brokers: dict[Address, _Broker[Subject, Answer]] = {}
         self._correlation = 0
-        self._lost: list[Outcome[Subject]] = []
+        self._lost: list[Outcome[Subject, Answer]] = []
         self._selector = selectors.DefaultSelector()
         self._bell, self._ear = socket.socketpair()
         self._bell.setblocking(False)
@@ -68,36 +68,41 @@ class Exchange(Generic[Subject]):
     def connect(self, address: Address) -> None:
         """Waits for the broker. Raises OSError when it is not to be had."""
         if address not in self._brokers:
-            broker = _Broker[Subject](Pipeline(address, self._security, CONNECT_SECONDS_MAX))
+            broker = _Broker[Subject, Answer](Pipeline(address, self._security, CONNECT_SECONDS_MAX))
             self._brokers[address] = broker
             self._selector.register(broker.pipeline, broker.events, address)
+
+    def is_asked(self, address: Address) -> bool:
+        """Whether an answer of this broker is on its way."""
+        broker = self._brokers.get(address)
+        return broker is not None and bool(broker.asked)
 
     def ask(
         self,
         address: Address,
-        transactional_id: str,
-        batches: Mapping[Partition, Sequence[bytes]],
         subject: Subject,
+        encode: Callable[[int], Sequence[bytes]],
+        read: Callable[[Bytes], tuple[int, Answer]],
     ) -> None:
-        """Does not wait. There must be a connection."""
+        """Does not wait. There must be a connection. ``encode`` is given the correlation id that ``read`` has to find."""
         broker = self._brokers[address]
         self._correlation = (self._correlation + 1) & 0x7FFFFFFF
         if not broker.asked:
             broker.heard_s = time.monotonic()
-        broker.asked.append(_Asked(self._correlation, subject))
+        broker.asked.append(_Asked(self._correlation, subject, read))
         try:
-            broker.pipeline.send(produce(transactional_id, batches, self._correlation))
+            broker.pipeline.send(encode(self._correlation))
         except OSError as error:
             self._drop(address, error)
 
-    def wait(self, seconds: float) -> list[Outcome[Subject]]:
+    def wait(self, seconds: float) -> list[Outcome[Subject, Answer]]:
         """Until there is an outcome, or somebody wakes it, or the time is over."""
         self._expire()
         for address, broker in self._brokers.items():
             if broker.events != broker.pipeline.events:
                 broker.events = broker.pipeline.events
                 self._selector.modify(broker.pipeline, broker.events, address)
-        outcomes: list[Outcome[Subject]] = []
+        outcomes: list[Outcome[Subject, Answer]] = []
         for key, events in self._selector.select(0.0 if self._lost else max(0.0, seconds)):
             if key.fileobj is self._ear:
                 self._ear.recv(4_096)
@@ -120,18 +125,20 @@ class Exchange(Generic[Subject]):
         self._bell.close()
         self._ear.close()
 
-    def _go_on(self, address: Address, events: int, outcomes: list[Outcome[Subject]]) -> None:
+    def _go_on(self, address: Address, events: int, outcomes: list[Outcome[Subject, Answer]]) -> None:
         broker = self._brokers[address]
         broker.heard_s = time.monotonic()
         try:
             if events & selectors.EVENT_WRITE:
                 broker.pipeline.go_on()
             if events & selectors.EVENT_READ:
-                for answer in broker.pipeline.receive():
-                    correlation, codes = read_produced(answer)
-                    if not broker.asked or broker.asked[0].correlation != correlation:
+                for data in broker.pipeline.receive():
+                    if not broker.asked:
+                        raise MalformedAnswer("an answer to a request that was not made")
+                    correlation, answer = broker.asked[0].read(data)
+                    if broker.asked[0].correlation != correlation:
                         raise MalformedAnswer(f"answer {correlation} to a request that was not made")
-                    outcomes.append(Outcome(broker.asked.popleft().subject, codes))
+                    outcomes.append(Outcome(broker.asked.popleft().subject, answer))
         except (OSError, MalformedAnswer) as error:
             self._drop(address, error)
 
@@ -140,7 +147,7 @@ class Exchange(Generic[Subject]):
         broker = self._brokers.pop(address)
         self._selector.unregister(broker.pipeline)
         broker.pipeline.close()
-        self._lost += [Outcome(asked.subject, {}, f"{address}: {error}") for asked in broker.asked]
+        self._lost += [Outcome(asked.subject, None, f"{address}: {error}") for asked in broker.asked]
 
     def _expire(self) -> None:
         now_s = time.monotonic()

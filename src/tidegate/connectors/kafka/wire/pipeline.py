@@ -13,7 +13,9 @@ from tidegate.connectors.kafka.wire.connection import ANSWER_BYTES_MAX, Connecti
 from tidegate.connectors.kafka.wire.requests import Address
 from tidegate.connectors.kafka.wire.security import Security
 
-RECEIVED_BYTES_MAX = 65_536
+SPARE_BYTES = 16
+"""Zeros behind an answer: whoever reads words may read the last one, too."""
+_LENGTH_BYTES = 4
 SENT_PARTS_MAX = 64
 _NOT_NOW = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 """It would have to wait."""
@@ -30,7 +32,7 @@ class Pipeline:
         self._socket.setblocking(False)
         self._encrypted = isinstance(self._socket, ssl.SSLSocket)
         self._unsent: deque[memoryview] = deque()
-        self._received = bytearray()
+        self._expect(_LENGTH_BYTES)
 
     def fileno(self) -> int:
         return self._socket.fileno()
@@ -50,27 +52,29 @@ class Pipeline:
             while self._unsent:
                 self._sent(self._send_some())
 
-    def receive(self) -> Iterator[bytes]:
-        """Whole answers that are there."""
+    def receive(self) -> Iterator[memoryview]:
+        """Whole answers that are there. Each is the beginning of memory of its own, with ``SPARE_BYTES`` behind it."""
         with suppress(*_NOT_NOW):
-            while part := self._socket.recv(RECEIVED_BYTES_MAX):
-                self._received += part
-                if len(part) < RECEIVED_BYTES_MAX and not self._encrypted:
-                    break
-            else:
-                raise ConnectionError(f"{self._connection.address} closed the connection")
-        while len(self._received) >= 4:
-            length = int.from_bytes(self._received[:4], "big")
-            if length > ANSWER_BYTES_MAX:
-                raise MalformedAnswer(f"an answer of {length} bytes")
-            if len(self._received) < 4 + length:
-                return
-            answer = bytes(self._received[4 : 4 + length])
-            del self._received[: 4 + length]
-            yield answer
+            while count := self._socket.recv_into(self._missing):
+                self._missing = self._missing[count:]
+                if self._missing:
+                    continue
+                if self._is_length:
+                    self._expect(int.from_bytes(self._memory[:_LENGTH_BYTES], "big"), is_length=False)
+                else:
+                    yield memoryview(self._memory)[:-SPARE_BYTES]
+                    self._expect(_LENGTH_BYTES)
+            raise ConnectionError(f"{self._connection.address} closed the connection")
 
     def close(self) -> None:
         self._connection.close()
+
+    def _expect(self, length: int, *, is_length: bool = True) -> None:
+        if not 0 < length <= ANSWER_BYTES_MAX:
+            raise MalformedAnswer(f"an answer of {length} bytes")
+        self._is_length = is_length
+        self._memory = bytearray(length + SPARE_BYTES)
+        self._missing = memoryview(self._memory)[:length]
 
     def _send_some(self) -> int:
         if self._encrypted:

@@ -8,6 +8,7 @@ from itertools import groupby
 
 from tidegate.connectors.kafka.wire.codec import (
     NO_TAGS,
+    Bytes,
     Reader,
     array,
     boolean,
@@ -116,7 +117,7 @@ def produce(transactional_id: str, batches: Mapping[Partition, Sequence[bytes]],
     return [int32(sum(len(part) for part in parts)), *parts]
 
 
-def read_produced(data: bytes) -> tuple[int, dict[Partition, int]]:
+def read_produced(data: Bytes) -> tuple[int, dict[Partition, int]]:
     """The correlation id, and an error code for each partition."""
     reader = Reader(data)
     correlation = reader.int32()

@@ -8,6 +8,7 @@ from typing import Generic, TypeVar
 
 from tidegate.connectors.kafka.wire.codec import (
     NO_TAGS,
+    Bytes,
     Reader,
     array,
     boolean,
@@ -49,7 +50,7 @@ class Request(Generic[Answer]):
         message = header + tags + self.body + tags
         return int32(len(message)) + message
 
-    def decode(self, data: bytes) -> tuple[int, Answer]:
+    def decode(self, data: Bytes) -> tuple[int, Answer]:
         """The correlation id and the answer."""
         reader = Reader(data)
         correlation = reader.int32()

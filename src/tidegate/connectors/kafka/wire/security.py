@@ -13,6 +13,26 @@ from tidegate.model.errors import InvalidQuery
 
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+OPTIONS = frozenset(
+    {
+        "bootstrap.servers",
+        "security.protocol",
+        "sasl.mechanism",
+        "sasl.mechanisms",
+        "sasl.username",
+        "sasl.password",
+        "ssl.ca.location",
+        "ssl.ca.pem",
+        "ssl.certificate.location",
+        "ssl.certificate.pem",
+        "ssl.key.location",
+        "ssl.key.pem",
+        "ssl.key.password",
+        "ssl.endpoint.identification.algorithm",
+        "enable.ssl.certificate.verification",
+    }
+)
+"""All that is followed of where brokers are and how to log in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +71,14 @@ class Security:
                 hint="set kafka.ssl.certificate.location and kafka.ssl.key.location",
             )
         return cls(protocol.endswith("SSL"), mechanism, dict(options))
+
+    @classmethod
+    def is_understood(cls, options: Mapping[str, str]) -> bool:
+        try:
+            cls.of(options)
+        except InvalidQuery:
+            return False
+        return True
 
     def login(self) -> Conversation:
         user, password = self._options["sasl.username"], self._options["sasl.password"]

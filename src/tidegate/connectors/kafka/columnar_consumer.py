@@ -1,0 +1,103 @@
+"""Partitions read without a client library: whole answers of brokers become columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import numpy as np
+import polars as pl
+
+from tidegate.connectors.kafka.config import KafkaSourceConfig
+from tidegate.connectors.kafka.feeds import Chunk
+from tidegate.connectors.kafka.fetcher import Fetcher, Stream
+from tidegate.connectors.kafka.records import Records
+from tidegate.connectors.kafka.selection import Place
+from tidegate.connectors.kafka.splits import EARLIEST
+from tidegate.connectors.kafka.unpacking import Heads, Received, check, joined, readable, unpacked
+from tidegate.connectors.kafka.wire.brokers import Brokers
+from tidegate.connectors.kafka.wire.codec import MalformedAnswer
+from tidegate.model.errors import Unavailable
+
+TOGETHER_BYTES = 262_144
+"""Answers smaller than that are read together, up to so many bytes: taking one apart has a price of its own."""
+
+ToRows = Callable[[Records, Place], pl.DataFrame]
+
+
+class ColumnarConsumer:
+    """Used by the thread of one slot."""
+
+    def __init__(self, config: KafkaSourceConfig, brokers: Brokers, to_rows: ToRows) -> None:
+        self._fetcher = Fetcher(
+            config.wire_options, brokers, config.limits, config.queue_bytes_max, committed_only=config.committed_only
+        )
+        self._to_rows = to_rows
+        self._closed = False
+
+    def add(self, place: Place, offset: int) -> Stream:
+        # Other negative numbers are no places in a log.
+        assert offset >= 0 or offset == EARLIEST, f"{place} has no offset {offset}"
+        stream = Stream(place)
+        stream.begin(offset)
+        self._fetcher.add(stream)
+        return stream
+
+    def seek(self, feed: Stream, offset: int) -> None:
+        with self._fetcher.lock:
+            feed.begin(offset)
+        self._fetcher.wake()
+
+    def remove(self, feed: Stream) -> None:
+        self._fetcher.remove(feed)
+
+    def take(self, feed: Stream, rows_max: int) -> Chunk | None:
+        if not feed.chunks:
+            if self._fetcher.failure is not None:
+                raise self._fetcher.failure
+            self._unpack(feed)
+        return feed.hand_out(rows_max) if feed.chunks else None
+
+    def commit(self, offsets: Iterable[tuple[Place, int]]) -> None:
+        """There is no group: the client library reads for those that have one."""
+
+    def close(self) -> None:
+        """Waits a moment for the thread. Brokers that are gone are not waited for."""
+        if not self._closed:
+            self._closed = True
+            self._fetcher.close()
+
+    def __del__(self) -> None:
+        self.close()
+
+    def _unpack(self, feed: Stream) -> None:
+        with self._fetcher.lock:
+            was_full = not self._fetcher.has_room(feed)
+            first = feed.take()
+            if first is None:
+                return
+            some = [first, *feed.take_more(TOGETHER_BYTES - first.size_bytes)]
+            has_room = self._fetcher.has_room(feed)
+        if was_full and has_room:
+            self._fetcher.wake()
+        where = f"{feed.place[0]}-{feed.place[1]}"
+        try:
+            parts = unpacked_rows(joined(some), where)
+        except MalformedAnswer as error:
+            raise Unavailable(f"messages of {where} cannot be read: {error}") from error
+        if parts:
+            rows = pl.concat([self._to_rows(part, feed.place) for part in parts])
+            feed.chunks.append(Chunk(rows, np.concatenate([part.offsets for part in parts])))
+
+
+def unpacked_rows(received: Received, where: str) -> list[Records]:
+    """Those that were asked for: the first batch may begin before."""
+    heads = Heads(received.data)
+    check(heads, received.data, where)
+    chosen = readable(heads, received.aborted)
+    if not len(chosen):
+        return []
+    parts = [
+        part.after(int(np.searchsorted(part.offsets, received.offset)))
+        for part in unpacked(received.data, heads, chosen)
+    ]
+    return [part for part in parts if len(part)]

@@ -1,0 +1,278 @@
+"""Fetches ahead for all partitions that a slot reads. One thread, which owns the connections to the brokers."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tidegate.connectors.kafka.feeds import Feed
+from tidegate.connectors.kafka.partition_leaders import PartitionLeaders
+from tidegate.connectors.kafka.refusal import explained
+from tidegate.connectors.kafka.splits import EARLIEST
+from tidegate.connectors.kafka.unpacking import Received, extent
+from tidegate.connectors.kafka.wire.brokers import Brokers
+from tidegate.connectors.kafka.wire.codec import MalformedAnswer
+from tidegate.connectors.kafka.wire.errors import NOT_TAKEN, Code, name_of
+from tidegate.connectors.kafka.wire.exchange import Exchange, Outcome
+from tidegate.connectors.kafka.wire.fetching import Fetch, FetchedPartition, Limits, Wanted, beginnings, fetch
+from tidegate.connectors.kafka.wire.pauses import Pauses
+from tidegate.connectors.kafka.wire.pipeline import SPARE_BYTES
+from tidegate.connectors.kafka.wire.requests import Address, Request
+from tidegate.connectors.kafka.wire.security import Security
+from tidegate.model.errors import Bug, TidegateError, Unavailable
+
+log = logging.getLogger("tidegate.connectors.kafka")
+
+FAREWELL_SECONDS = 2.0
+"""A thread that waits for a broker longer than that ends when its waiting does."""
+IDLE_SECONDS = 1.0
+BREATH_SECONDS = 0.003
+"""Between questions while little comes: what is saved is a round trip for every few messages, here and on the broker."""
+LITTLE_BYTES = 65_536
+NO_EPOCH = -1
+_PASSING = NOT_TAKEN | {Code.OFFSET_NOT_AVAILABLE, Code.UNKNOWN_TOPIC_ID, Code.INCONSISTENT_TOPIC_ID}
+"""The partition is elsewhere, or will be back; the enumerator sees topics that vanish."""
+
+
+@dataclass(slots=True)
+class Stream(Feed):
+    """A partition that is being fetched. Its fields are for whoever holds the fetcher's lock."""
+
+    following: int = EARLIEST
+    """The next offset to ask for."""
+    epoch: int = NO_EPOCH
+    """Of the leader who wrote the last batch."""
+    version: int = 0
+    """Answers to questions of an older one are of no interest."""
+    is_asked: bool = False
+    asks_s: float = 0.0
+    """Not before."""
+    pauses: Pauses = field(default_factory=Pauses)
+    received: deque[Received] = field(default_factory=deque)
+    received_bytes: int = 0
+    found_end: int = -1
+    found_loss: str = ""
+    """What ``end`` and ``lost`` will be when everything received has been taken. Readers look at those when nothing is left for
+    them: a new end must not come before the rows that lead to it."""
+
+    def begin(self, offset: int) -> None:
+        """Anew, from there."""
+        self.version += 1
+        self.following, self.epoch = offset, NO_EPOCH
+        self.end = self.found_end = -1
+        self.lost = self.found_loss = ""
+        self.is_asked, self.asks_s = False, 0.0
+        self.chunks.clear()
+        self.received.clear()
+        self.received_bytes = 0
+
+    def arrived(self, received: Received, following: int, epoch: int) -> None:
+        self.received.append(received)
+        self.received_bytes += received.size_bytes
+        self.following, self.epoch = following, epoch
+
+    def take(self) -> Received | None:
+        """None: there is nothing, and what was found behind it is known now."""
+        if not self.received:
+            self.end, self.lost = self.found_end, self.found_loss
+            return None
+        received = self.received.popleft()
+        self.received_bytes -= received.size_bytes
+        return received
+
+    def take_more(self, bytes_max: int) -> Iterator[Received]:
+        while self.received and (bytes_max := bytes_max - self.received[0].size_bytes) > 0:
+            received = self.take()
+            assert received is not None
+            yield received
+
+
+Question = dict[tuple[str, int], tuple[Stream, int]]
+"""What was asked for: the streams with their versions."""
+Answer = Fetch | dict[tuple[str, int], tuple[int, int]]
+
+
+class Fetcher:
+    """Streams are added and removed by the slot's thread. Whatever may pass is tried again for as long as a stream is there."""
+
+    def __init__(
+        self, options: Mapping[str, str], brokers: Brokers, limits: Limits, bytes_max: int, *, committed_only: bool
+    ) -> None:
+        """``options`` as librdkafka gets them. ``bytes_max``: no more than about that waits for the slot."""
+        self.lock = threading.Lock()
+        self.failure: TidegateError | None = None
+        self._where = options["bootstrap.servers"]
+        self._stop = threading.Event()
+        self._brokers = brokers
+        self._exchange: Exchange[Question, Answer] = Exchange(Security.of(options))
+        self._leaders = PartitionLeaders(brokers)
+        self._limits, self._bytes_max, self._committed_only = limits, bytes_max, committed_only
+        self._streams: dict[tuple[str, int], Stream] = {}
+        self._trouble = ""
+        self._thread = threading.Thread(target=self._run, name="tidegate-kafka-fetcher", daemon=True)
+        self._thread.start()
+
+    def add(self, stream: Stream) -> None:
+        with self.lock:
+            self._streams[stream.place] = stream
+        self.wake()
+
+    def remove(self, stream: Stream) -> None:
+        with self.lock:
+            if self._streams.get(stream.place) is stream:
+                del self._streams[stream.place]
+            stream.begin(EARLIEST)
+
+    def wake(self) -> None:
+        """There is something to do."""
+        self._exchange.wake()
+
+    def has_room(self, stream: Stream) -> bool:
+        """With the lock held."""
+        return stream.received_bytes <= 2 * self._limits.partition_bytes_max
+
+    def close(self) -> None:
+        self._stop.set()
+        self.wake()
+        self._thread.join(FAREWELL_SECONDS)
+
+    def _run(self) -> None:
+        try:
+            while not self._stop.is_set():
+                self._step()
+        except TidegateError as error:
+            self.failure = error
+        except MalformedAnswer as error:
+            self.failure = Unavailable(f"Kafka at {self._where} sent what cannot be read: {error}")
+        except Exception as error:  # Whoever reads must hear of it.
+            log.exception("the thread that fetches from Kafka has ended")
+            self.failure = Bug(f"the thread that fetches from Kafka has ended: {error!r}")
+        finally:
+            self._exchange.close()
+            self._brokers.close()
+
+    def _step(self) -> None:
+        now_s = time.monotonic()
+        try:
+            self._leaders.look(now_s)
+        except Unavailable as error:
+            self._complain(error.message)
+        for leader, streams in self._ready(now_s).items():
+            self._ask(leader, streams, now_s)
+        for outcome in self._exchange.wait(self._idle_s()):
+            self._heed(outcome, time.monotonic())
+
+    def _idle_s(self) -> float:
+        """How long nothing needs to be done unless something happens."""
+        now_s = time.monotonic()
+        with self.lock:
+            asks = [one.asks_s for one in self._streams.values() if one.asks_s > now_s and not one.is_asked]
+        return max(0.0, min([IDLE_SECONDS, *(at - now_s for at in (*asks, self._leaders.looks_s) if at is not None)]))
+
+    def _ready(self, now_s: float) -> dict[Address, list[Stream]]:
+        """Who can be asked now, and for what. A broker answers one question at a time."""
+        by_leader: dict[Address, list[Stream]] = {}
+        with self.lock:
+            full = sum(one.received_bytes for one in self._streams.values()) > self._bytes_max
+            for stream in self._streams.values():
+                if stream.is_asked or stream.found_loss or stream.asks_s > now_s or not self.has_room(stream):
+                    continue
+                if full and stream.received:
+                    continue
+                leader = self._leaders.of(stream.place)
+                if leader is not None and not self._exchange.is_asked(leader):
+                    by_leader.setdefault(leader, []).append(stream)
+        return by_leader
+
+    def _ask(self, leader: Address, streams: list[Stream], now_s: float) -> None:
+        try:
+            self._exchange.connect(leader)
+        except (OSError, MalformedAnswer) as error:
+            with self.lock:
+                self._hold(streams, f"{leader}: {error}", now_s)
+            return
+        with self.lock:
+            new = [stream for stream in streams if stream.following == EARLIEST]
+            asked = new or streams
+            question: Question = {stream.place: (stream, stream.version) for stream in asked}
+            wanted = {stream.place: Wanted(stream.following, stream.epoch) for stream in asked}
+            for stream in asked:
+                stream.is_asked = True
+        request: Request[Answer]
+        if new:
+            request = beginnings(wanted)  # pyright: ignore[reportAssignmentType]
+        else:
+            request = fetch(wanted, self._limits, committed_only=self._committed_only)  # pyright: ignore[reportAssignmentType]
+        self._exchange.ask(leader, question, lambda number: (request.encode(number),), request.decode)
+
+    def _heed(self, outcome: Outcome[Question, Answer], now_s: float) -> None:
+        with self.lock:
+            current = {
+                place: stream for place, (stream, version) in outcome.subject.items() if stream.version == version
+            }
+            for stream in current.values():
+                stream.is_asked = False
+            match outcome.answer:
+                case None:
+                    self._hold(list(current.values()), outcome.lost, now_s)
+                case Fetch() as answer:
+                    for place, stream in current.items():
+                        part = answer.partitions.get(place)
+                        code = answer.error or (part.error if part is not None else Code.NETWORK_EXCEPTION)
+                        if self._goes_well(stream, code, now_s) and part is not None:
+                            self._receive(stream, part, answer.data, now_s)
+                case answer:
+                    for place, stream in current.items():
+                        code, offset = answer.get(place, (Code.NETWORK_EXCEPTION, EARLIEST))
+                        if self._goes_well(stream, code, now_s):
+                            stream.following = offset
+
+    def _receive(self, stream: Stream, part: FetchedPartition, data: bytes | memoryview, now_s: float) -> None:
+        if part.diverges:
+            stream.found_loss = "the log has another history: what was read before has been cut off"
+            return
+        start, end = part.place
+        if end > start:
+            assert isinstance(data, memoryview), "it comes from a pipeline"
+            content = np.frombuffer(data.obj, np.uint8)[start : end + SPARE_BYTES]  # pyright: ignore[reportCallIssue, reportArgumentType]
+            whole, following, epoch = extent(content, end - start)
+            if not whole:
+                raise MalformedAnswer(f"{end - start} bytes of {stream.place} without a whole batch")
+            received = Received(content[: whole + SPARE_BYTES], stream.following, part.aborted)
+            stream.arrived(received, following, epoch)
+        if stream.following >= part.end:
+            stream.found_end = stream.following
+        if end - start < LITTLE_BYTES:
+            stream.asks_s = now_s + BREATH_SECONDS
+
+    def _goes_well(self, stream: Stream, code: int, now_s: float) -> bool:
+        if not code:
+            stream.pauses.begin_again()
+            self._trouble = ""
+            return True
+        if code == Code.OFFSET_OUT_OF_RANGE:
+            stream.found_loss = name_of(code)
+        elif code in _PASSING:
+            self._hold([stream], f"{name_of(code)} for {stream.place[0]}-{stream.place[1]}", now_s)
+        else:
+            raise explained(code, self._where, stream.place[0], self._trouble)
+        return False
+
+    def _hold(self, streams: list[Stream], why: str, now_s: float) -> None:
+        """They are asked for again a little later, when it is known again who leads them."""
+        self._complain(why)
+        for stream in streams:
+            stream.is_asked = False
+            stream.asks_s = now_s + stream.pauses.next_s()
+            self._leaders.doubt(stream.place)
+
+    def _complain(self, why: str) -> None:
+        if not self._trouble:
+            log.warning("the Kafka source has trouble with the brokers and keeps trying: %s", why)
+        self._trouble = why
