@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.integration.connectors.kafka_reading import ENDLESS, Reading, fill, kafka_scan
 from tests.integration.connectors.kafka_sink_kit import HandSink, sink_node, values
 from tests.servers.kafka import Broker, kafka_cluster
 from tests.servers.processes import free_ports
@@ -94,4 +95,24 @@ def test_transactions_prepared_before_their_coordinator_died_are_committed_by_th
         hand.committer.sweep(Attempt(2), ())
         assert hand.committer._wire.open_ids(hand.names.prefix) == ()
         hand.close()
+        assert other.is_up()
+
+
+@pytest.mark.soak
+def test_a_source_goes_on_when_the_leader_of_some_partitions_dies(tmp_path: Path) -> None:
+    """And it is the only broker that the options name."""
+    partitions, rows = 6, 100
+    with kafka_cluster(tmp_path) as (controller, named, other):
+        topic = controller.topic(partitions=partitions, replicas=3)
+        reading = Reading(kafka_scan(named, ("partition", "value"), subscribe=topic), ENDLESS)
+        for round_number in range(2):
+            for partition in range(partitions):
+                fill(controller, topic, range(round_number * rows, (round_number + 1) * rows), partition)
+            reading.until((round_number + 1) * rows * partitions)
+            if not round_number:
+                named.kill()
+        for partition in range(partitions):
+            found = [value for number, value in reading.rows if number == partition]
+            assert found == [b"%d" % n for n in range(2 * rows)], "each once, and in order"
+        reading.stop()
         assert other.is_up()
