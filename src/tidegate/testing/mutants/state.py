@@ -150,7 +150,7 @@ def key_group_ranges_do_not_tile(plant: Planting) -> None:
 @mutant(
     "T26",
     "Windows that were closed before the barrier come back with the state: rows twice.",
-    seeds(184, faults=CRASHES),
+    seeds(878, faults=CRASHES),
 )
 def closed_windows_come_back(plant: Planting) -> None:
     plant.method(AggregateOperator, "_without_closed", lambda original, self, chunk: chunk)

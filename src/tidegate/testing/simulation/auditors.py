@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields, is_dataclass
 import msgspec
 
 from tidegate.checkpoint import effects as fx
-from tidegate.checkpoint.layout import ChunkKey, ClaimKey, ManifestKey, ManifestRef, RestoredKey, parse
+from tidegate.checkpoint.layout import ChunkKey, ClaimKey, ManifestKey, ManifestRef, RestoredKey, claim_key, parse
 from tidegate.checkpoint.manifest import Claim, Manifest, Restored, decode
 from tidegate.checkpoint.phases import Active, State
 from tidegate.checkpoint.statistics import Outcome
@@ -124,12 +124,28 @@ class LocationAuditor:
         return f"checkpoints/{ref.checkpoint:06d}-{ref.attempt:06d}/manifest" in self.store.objects
 
     def leftovers(self) -> int:
-        """Manifests beyond those retained, and chunks that none of the retained ones names."""
+        """Manifests beyond those retained, and chunks that none of the retained ones names.
+
+        What processes of older attempts wrote after the newest one had claimed the location does not count: nobody has seen it, and whoever
+        claims the location next will.
+        """
         kept = self.lineage()[: self._retained]
         named = frozenset[str]().union(*(self._manifests[ref].chunk_keys() for ref in kept))
-        keys = [(key, parse(key)) for key in self.store.objects]
-        chunks = sum(isinstance(kind, ChunkKey) and key not in named for key, kind in keys)
-        return chunks + sum(isinstance(kind, ManifestKey) and kind.ref not in kept for _, kind in keys)
+        claimed_ms = self.store.born_ms[claim_key(self.newest_claim)]
+        found = 0
+        for key in self.store.objects:
+            match parse(key):
+                case ChunkKey(attempt=attempt) if key not in named:
+                    pass
+                case ManifestKey(ref=ref) if ref not in kept:
+                    attempt = ref.attempt
+                case _:
+                    continue
+            if attempt >= self.newest_claim or self.store.born_ms[key] <= claimed_ms:
+                found += 1
+            else:
+                self._setting.tally.path("left by a process of an older attempt, for the next one")
+        return found
 
     # --- coordinators -----------------------------------------------------------------------------------------------
 
