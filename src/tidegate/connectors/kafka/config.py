@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from tidegate.connectors.kafka.client import PREFIX, ClientConfig, client_config
 from tidegate.connectors.kafka.edges import Edge, parse_ending, parse_starting
 from tidegate.connectors.kafka.selection import Selection, parse_selection
+from tidegate.connectors.kafka.wire.connection import ANSWER_BYTES_MAX
 from tidegate.connectors.kafka.wire.fetching import Limits
 from tidegate.connectors.kafka.wire.security import OPTIONS, Security
 from tidegate.connectors.options import Options
@@ -36,6 +37,8 @@ FETCH_DEFAULTS = {
     "queued.max.messages.kbytes": "65536",
 }
 """Options of fetching that the columnar consumer follows. Any other is for librdkafka, which knows them all."""
+WAIT_MS_MAX = 5_000
+"""A broker that says nothing for some times that long is taken for dead."""
 _WITHOUT_EFFECT = frozenset({"log_level", "isolation.level"})
 
 _DECIDED_HERE = {
@@ -84,9 +87,9 @@ class KafkaSourceConfig:
     @property
     def limits(self) -> Limits:
         return Limits(
-            wait_ms=self._number("fetch.wait.max.ms"),
+            wait_ms=min(self._number("fetch.wait.max.ms"), WAIT_MS_MAX),
             bytes_min=self._number("fetch.min.bytes"),
-            bytes_max=self._number("fetch.max.bytes"),
+            bytes_max=min(self._number("fetch.max.bytes"), ANSWER_BYTES_MAX // 2),
             partition_bytes_max=self._number("max.partition.fetch.bytes"),
         )
 

@@ -108,7 +108,7 @@ class Fetcher:
         self.lock = threading.Lock()
         self.failure: TidegateError | None = None
         self._where = options["bootstrap.servers"]
-        self._stop = threading.Event()
+        self._stop = brokers.stop  # which ends its patience, too
         self._brokers = brokers
         self._exchange: Exchange[Question, Answer] = Exchange(Security.of(options))
         self._leaders = PartitionLeaders(brokers)

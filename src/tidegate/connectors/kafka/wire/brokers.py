@@ -30,7 +30,7 @@ class Brokers:
         self, options: Mapping[str, str], patience_s: float = PATIENCE_SECONDS, stop: threading.Event | None = None
     ) -> None:
         """``options`` as librdkafka gets them. ``stop``: set by another thread, it ends all patience."""
-        self._stop = stop or threading.Event()
+        self.stop = stop or threading.Event()
         self._security = Security.of(options)
         self._bootstrap = addresses(options["bootstrap.servers"])
         self._brokers: tuple[Address, ...] = ()
@@ -85,7 +85,7 @@ class Brokers:
             except OSError as error:
                 trouble = error
             pause_s = pauses.next_s()
-            if time.monotonic() + pause_s > until or self._stop.wait(pause_s):
+            if time.monotonic() + pause_s > until or self.stop.wait(pause_s):
                 raise Unavailable(
                     f"the Kafka cluster at {self._names()} does not answer ({what}): {trouble}",
                     hint="is it up and to be reached from here? See kafka.bootstrap.servers and kafka.security.protocol",
