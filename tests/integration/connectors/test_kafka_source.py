@@ -31,8 +31,8 @@ from tests.servers.kafka import PASSWORD, QUIET, USER, Broker, kafka_broker
 
 from tidegate.connectors.kafka.cluster import ANSWER_TIMEOUT_S
 from tidegate.connectors.kafka.columnar_consumer import ColumnarConsumer
-from tidegate.connectors.kafka.fetcher import Stream
 from tidegate.connectors.kafka.format import enumerator
+from tidegate.connectors.kafka.stream import Stream
 from tidegate.model.config import QueryConfig
 from tidegate.model.errors import InvalidQuery, Unavailable
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from tidegate.connectors.kafka import records as records_module
 from tidegate.connectors.kafka.columnar_consumer import unpacked_rows
-from tidegate.connectors.kafka.fetcher import Stream
+from tidegate.connectors.kafka.stream import Stream
 from tidegate.connectors.kafka.unpacking import Received, extent, joined
 from tidegate.connectors.kafka.varints import varints, words_of
 from tidegate.connectors.kafka.wire.codec import MalformedAnswer, signed_varint

@@ -9,10 +9,11 @@ import polars as pl
 
 from tidegate.connectors.kafka.config import KafkaSourceConfig
 from tidegate.connectors.kafka.feeds import Chunk
-from tidegate.connectors.kafka.fetcher import Fetcher, Stream
+from tidegate.connectors.kafka.fetcher import Fetcher
 from tidegate.connectors.kafka.records import Records
 from tidegate.connectors.kafka.selection import Place
 from tidegate.connectors.kafka.splits import EARLIEST
+from tidegate.connectors.kafka.stream import Stream
 from tidegate.connectors.kafka.unpacking import Heads, Received, check, joined, readable, unpacked
 from tidegate.connectors.kafka.wire.brokers import Brokers
 from tidegate.connectors.kafka.wire.codec import MalformedAnswer

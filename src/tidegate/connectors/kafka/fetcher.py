@@ -5,23 +5,20 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import deque
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 
 import numpy as np
 
-from tidegate.connectors.kafka.feeds import Feed
 from tidegate.connectors.kafka.partition_leaders import PartitionLeaders
 from tidegate.connectors.kafka.refusal import explained
 from tidegate.connectors.kafka.splits import EARLIEST
+from tidegate.connectors.kafka.stream import Stream
 from tidegate.connectors.kafka.unpacking import Received, extent
 from tidegate.connectors.kafka.wire.brokers import Brokers
 from tidegate.connectors.kafka.wire.codec import MalformedAnswer
 from tidegate.connectors.kafka.wire.errors import NOT_TAKEN, Code, name_of
 from tidegate.connectors.kafka.wire.exchange import Exchange, Outcome
 from tidegate.connectors.kafka.wire.fetching import Fetch, FetchedPartition, Limits, Wanted, beginnings, fetch
-from tidegate.connectors.kafka.wire.pauses import Pauses
 from tidegate.connectors.kafka.wire.pipeline import SPARE_BYTES
 from tidegate.connectors.kafka.wire.requests import Address, Request
 from tidegate.connectors.kafka.wire.security import Security
@@ -35,62 +32,8 @@ IDLE_SECONDS = 1.0
 BREATH_SECONDS = 0.003
 """Between questions while little comes: what is saved is a round trip for every few messages, here and on the broker."""
 LITTLE_BYTES = 65_536
-NO_EPOCH = -1
 _PASSING = NOT_TAKEN | {Code.OFFSET_NOT_AVAILABLE, Code.UNKNOWN_TOPIC_ID, Code.INCONSISTENT_TOPIC_ID}
 """The partition is elsewhere, or will be back; the enumerator sees topics that vanish."""
-
-
-@dataclass(slots=True)
-class Stream(Feed):
-    """A partition that is being fetched. Its fields are for whoever holds the fetcher's lock."""
-
-    following: int = EARLIEST
-    """The next offset to ask for."""
-    epoch: int = NO_EPOCH
-    """Of the leader who wrote the last batch."""
-    version: int = 0
-    """Answers to questions of an older one are of no interest."""
-    is_asked: bool = False
-    asks_s: float = 0.0
-    """Not before."""
-    pauses: Pauses = field(default_factory=Pauses)
-    received: deque[Received] = field(default_factory=deque)
-    received_bytes: int = 0
-    found_end: int = -1
-    found_loss: str = ""
-    """What ``end`` and ``lost`` will be when everything received has been taken. Readers look at those when nothing is left for
-    them: a new end must not come before the rows that lead to it."""
-
-    def begin(self, offset: int) -> None:
-        """Anew, from there."""
-        self.version += 1
-        self.following, self.epoch = offset, NO_EPOCH
-        self.end = self.found_end = -1
-        self.lost = self.found_loss = ""
-        self.is_asked, self.asks_s = False, 0.0
-        self.chunks.clear()
-        self.received.clear()
-        self.received_bytes = 0
-
-    def arrived(self, received: Received, following: int, epoch: int) -> None:
-        self.received.append(received)
-        self.received_bytes += received.size_bytes
-        self.following, self.epoch = following, epoch
-
-    def take(self) -> Received | None:
-        """None: there is nothing, and what was found behind it is known now."""
-        if not self.received:
-            self.end, self.lost = self.found_end, self.found_loss
-            return None
-        received = self.received.popleft()
-        self.received_bytes -= received.size_bytes
-        return received
-
-    def take_more(self, bytes_max: int) -> Iterator[Received]:
-        while self.received and (bytes_max := bytes_max - self.received[0].size_bytes) > 0:
-            received = self.take()
-            assert received is not None
-            yield received
 
 
 Question = dict[tuple[str, int], tuple[Stream, int]]
