@@ -18,6 +18,10 @@ from tidegate.model.errors import InvalidQuery, Unavailable
 START_SECONDS = 15.0
 APPEAR_SECONDS = 3.0
 """For a topic that the brokers create when it is first asked for."""
+CONNECT_SECONDS = 3.0
+"""A connection that was refused or broke off may be one of many."""
+LOOK_SECONDS = 0.1
+_CONNECTING = frozenset({KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN})
 _WHAT = "Kafka sink"
 
 
@@ -35,15 +39,17 @@ def check_cluster(config: KafkaSinkConfig, names: TransactionNames) -> None:
 
 def _check_topic(config: KafkaSinkConfig, client: Client, complaints: Complaints) -> None:
     topic = config.columns.topic
-    until = time.monotonic() + START_SECONDS
-    appears = time.monotonic() + APPEAR_SECONDS
+    began = time.monotonic()
+    appears = began + APPEAR_SECONDS
     while True:
         try:
             listed = client.list_topics(topic, 1.0) if topic else client.list_topics(timeout=1.0)
         except KafkaException as failure:
-            client.poll(0)
+            client.poll(LOOK_SECONDS)
             error: KafkaError = failure.args[0]
-            if complaints.refused is None and error.retriable() and time.monotonic() < until:
+            until = (began + START_SECONDS) if error.retriable() else (began + CONNECT_SECONDS)
+            may_pass = error.retriable() or error.code() in _CONNECTING
+            if complaints.refused is None and may_pass and time.monotonic() < until:
                 continue
             raise typed(error, complaints, servers(config.client), _WHAT) from failure
         problem = listed.topics[topic].error if topic else None

@@ -83,7 +83,8 @@ class Fetcher:
     def close(self) -> None:
         self._stop.set()
         self.wake()
-        self._thread.join(FAREWELL_SECONDS)
+        if threading.current_thread() is not self._thread:  # which may be the one that collects what nobody closed
+            self._thread.join(FAREWELL_SECONDS)
 
     def _run(self) -> None:
         try:
