@@ -47,9 +47,9 @@ def _check_topic(config: KafkaSinkConfig, client: Client, complaints: Complaints
         except KafkaException as failure:
             client.poll(LOOK_SECONDS)
             error: KafkaError = failure.args[0]
-            until = (began + START_SECONDS) if error.retriable() else (began + CONNECT_SECONDS)
-            may_pass = error.retriable() or error.code() in _CONNECTING
-            if complaints.refused is None and may_pass and time.monotonic() < until:
+            may_connect_s = CONNECT_SECONDS if error.code() in _CONNECTING else 0.0
+            patience_s = START_SECONDS if error.retriable() else may_connect_s
+            if complaints.refused is None and time.monotonic() < began + patience_s:
                 continue
             raise typed(error, complaints, servers(config.client), _WHAT) from failure
         problem = listed.topics[topic].error if topic else None

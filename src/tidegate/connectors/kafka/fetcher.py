@@ -11,6 +11,7 @@ import numpy as np
 
 from tidegate.connectors.kafka.partition_leaders import PartitionLeaders
 from tidegate.connectors.kafka.refusal import explained
+from tidegate.connectors.kafka.selection import Place
 from tidegate.connectors.kafka.splits import EARLIEST
 from tidegate.connectors.kafka.stream import Stream
 from tidegate.connectors.kafka.unpacking import Received, extent
@@ -35,10 +36,9 @@ LITTLE_BYTES = 65_536
 _PASSING = NOT_TAKEN | {Code.OFFSET_NOT_AVAILABLE, Code.UNKNOWN_TOPIC_ID, Code.INCONSISTENT_TOPIC_ID}
 """The partition is elsewhere, or will be back; the enumerator sees topics that vanish."""
 
-
-Question = dict[tuple[str, int], tuple[Stream, int]]
+Question = dict[Place, tuple[Stream, int]]
 """What was asked for: the streams with their versions."""
-Answer = Fetch | dict[tuple[str, int], tuple[int, int]]
+Answer = Fetch | dict[Place, tuple[int, int]]
 
 
 class Fetcher:
@@ -56,7 +56,7 @@ class Fetcher:
         self._exchange: Exchange[Question, Answer] = Exchange(Security.of(options))
         self._leaders = PartitionLeaders(brokers)
         self._limits, self._bytes_max, self._committed_only = limits, bytes_max, committed_only
-        self._streams: dict[tuple[str, int], Stream] = {}
+        self._streams: dict[Place, Stream] = {}
         self._trouble = ""
         self._thread = threading.Thread(target=self._run, name="tidegate-kafka-fetcher", daemon=True)
         self._thread.start()
@@ -212,7 +212,6 @@ class Fetcher:
         """They are asked for again a little later, when it is known again who leads them."""
         self._complain(why)
         for stream in streams:
-            stream.is_asked = False
             stream.asks_s = now_s + stream.pauses.next_s()
             self._leaders.doubt(stream.place)
 

@@ -73,8 +73,8 @@ class Records:
         return pl.Series(self.times_ms * 1_000).cast(pl.Datetime("us", "UTC"))
 
 
-def record_starts(data: Array, words: Array, starts: Array, ends: Array, counts: Array) -> Array:
-    """Where the records begin of batches whose records lie from ``starts`` to ``ends``.
+def record_contents(data: Array, words: Array, starts: Array, ends: Array, counts: Array) -> Array:
+    """Where the records of batches whose records lie from ``starts`` to ``ends`` begin, each behind its length.
 
     A record begins with its length, so each says where the next one is. To follow that from record to record would be a step of
     Python for each of them. But behind the length stands a byte of attributes, which is 0, and before it the number of headers of
@@ -106,7 +106,8 @@ def _between_zeros(data: Array, words: Array, starts: Array, ends: Array, total:
     long, longer = first >= 0x80, (first >= 0x80) & (second >= 0x80)
     lengths = (first & np.uint64(0x7F)) | np.where(long, (second & np.uint64(0x7F)) << np.uint64(7), np.uint64(0))
     lengths |= np.where(longer, (third & np.uint64(0x7F)) << np.uint64(14), np.uint64(0))
-    following = places + 1 + long + longer + (lengths >> np.uint64(1)).view(np.int64)
+    contents = places + 1 + long + longer
+    following = contents + (lengths >> np.uint64(1)).view(np.int64)
     if len(starts) > 1:
         # Behind the last record of a batch comes the first one of the next.
         batch = np.minimum(np.searchsorted(ends, following), len(ends) - 1)
@@ -119,10 +120,10 @@ def _between_zeros(data: Array, words: Array, starts: Array, ends: Array, total:
         is_next = np.zeros(high - low + 1, bool)
         is_next[0] = is_next[np.minimum(following, high) - low] = True
         led_to = is_next[places - low]
-        places, following = places[led_to], following[led_to]
+        places, contents, following = places[led_to], contents[led_to], following[led_to]
     if len(places) != total or following[-1] != high or not np.array_equal(following[:-1], places[1:]):
         return None
-    return places
+    return contents
 
 
 def _followed(data: Array, starts: Array, ends: Array, counts: Array) -> Array:
@@ -131,13 +132,13 @@ def _followed(data: Array, starts: Array, ends: Array, counts: Array) -> Array:
         for _ in range(count):
             if at + SHORTEST_BYTES > end:
                 raise MalformedAnswer("a batch of messages has fewer than it says")
-            found.append(at)
             length, shift = view[at], 7
             at += 1
             while length >> shift:  # the highest bit so far says that there is more of it
                 length = length & (1 << shift) - 1 | view[at] << shift
                 shift += 7
                 at += 1
+            found.append(at)
             at += length >> 1
         if at != end:
             raise MalformedAnswer("a batch of messages is not as long as its messages")

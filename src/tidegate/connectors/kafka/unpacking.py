@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from tidegate.connectors.kafka.compression import decompressed
 from tidegate.connectors.kafka.record_batch import HEAD_BYTES
-from tidegate.connectors.kafka.records import Records, record_starts
+from tidegate.connectors.kafka.records import Records, record_contents
 from tidegate.connectors.kafka.varints import varints, words_of
 from tidegate.connectors.kafka.wire.fetching import Aborted
 from tidegate.connectors.kafka.wire.pipeline import SPARE_BYTES
@@ -158,8 +158,7 @@ def _decompressed(data: Array, heads: Heads, number: int) -> Records:
 def _records(data: Array, starts: Array, ends: Array, heads: Heads, chosen: Array) -> Records:
     counts = heads.counts[chosen]
     words = words_of(data)
-    _, at = varints(words, record_starts(data, words, starts, ends, counts))
-    times, at = varints(words, at + 1)  # behind the attributes
+    times, at = varints(words, record_contents(data, words, starts, ends, counts) + 1)  # behind the attributes
     offsets, at = varints(words, at)
     key_sizes, keys = varints(words, at)
     value_sizes, values = varints(words, keys + np.maximum(key_sizes, 0))

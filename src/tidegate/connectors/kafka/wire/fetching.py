@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from itertools import groupby
 
 from tidegate.connectors.kafka.wire.codec import NO_TAGS, Bytes, Reader, array, int8, int32, int64, string
-from tidegate.connectors.kafka.wire.producing import Partition
+from tidegate.connectors.kafka.wire.producing import Partition, by_topic
 from tidegate.connectors.kafka.wire.requests import Request
 
 _NOBODY = -1  # as the id of a replica: a consumer
@@ -90,7 +89,7 @@ def fetch(wanted: Mapping[Partition, Wanted], limits: Limits, *, committed_only:
         + int32(limits.bytes_max)
         + int8(_READ_COMMITTED if committed_only else _READ_UNCOMMITTED)
         + _WITHOUT_SESSION
-        + array(tuple(string(topic) + array(tuple(map(one, some))) + NO_TAGS for topic, some in _by_topic(wanted)))
+        + array(tuple(string(topic) + array(tuple(map(one, some))) + NO_TAGS for topic, some in by_topic(wanted)))
         + array(())  # nothing is forgotten
         + string("")  # no rack
     )
@@ -118,7 +117,7 @@ def beginnings(partitions: Iterable[Partition]) -> Request[dict[Partition, tuple
         return int32(partition[1]) + int32(_ANY_EPOCH) + int64(_BEGINNING) + NO_TAGS
 
     topics = array(
-        tuple(string(topic) + array(tuple(map(one, some))) + NO_TAGS for topic, some in _by_topic(partitions))
+        tuple(string(topic) + array(tuple(map(one, some))) + NO_TAGS for topic, some in by_topic(partitions))
     )
     return Request("ListOffsets", 2, 6, int32(_NOBODY) + int8(_READ_UNCOMMITTED) + topics, read)
 
@@ -136,10 +135,6 @@ def _partition(reader: Reader, *, committed_only: bool) -> FetchedPartition:
     diverges = _DIVERGING_EPOCH in reader.tags()
     end = last_stable if committed_only else high_watermark
     return FetchedPartition(error, end, tuple(aborted) if committed_only else (), place, diverges)
-
-
-def _by_topic(partitions: Iterable[Partition]) -> list[tuple[str, list[Partition]]]:
-    return [(topic, list(some)) for topic, some in groupby(sorted(partitions), key=lambda one: one[0])]
 
 
 USED = (("Fetch", 1, 12), ("ListOffsets", 2, 6))

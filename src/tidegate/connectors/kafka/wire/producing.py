@@ -36,6 +36,11 @@ class Topic:
     """By partition; None: there is none at the moment."""
 
 
+def by_topic(partitions: Iterable[Partition]) -> list[tuple[str, list[Partition]]]:
+    """As requests name them."""
+    return [(topic, list(some)) for topic, some in groupby(sorted(partitions), key=lambda one: one[0])]
+
+
 def topics(names: Iterable[str]) -> Request[dict[str, Topic]]:
     """Metadata of these topics. None of them is created by it."""
 
@@ -89,11 +94,11 @@ def add_partitions(
             reader.skip_tags()
         return found
 
-    by_topic = tuple(
+    wanted = tuple(
         string(topic) + array(tuple(int32(number) for _, number in numbers)) + NO_TAGS
-        for topic, numbers in groupby(sorted(partitions), key=lambda one: one[0])
+        for topic, numbers in by_topic(partitions)
     )
-    body = string(transactional_id) + int64(producer_id) + int16(epoch) + array(by_topic)
+    body = string(transactional_id) + int64(producer_id) + int16(epoch) + array(wanted)
     return Request("AddPartitionsToTxn", 24, 3, body, read)
 
 
@@ -106,9 +111,9 @@ def produce(transactional_id: str, batches: Mapping[Partition, Sequence[bytes]],
         request_header(_PRODUCE, _PRODUCE_VERSION, correlation),
         plain_string(transactional_id) + int16(_ALL_REPLICAS) + int32(ACKNOWLEDGE_MS),
     ]
-    by_topic = [(topic, list(group)) for topic, group in groupby(sorted(batches), key=lambda one: one[0])]
-    parts.append(int32(len(by_topic)))
-    for topic, partitions in by_topic:
+    topics_written = by_topic(batches)
+    parts.append(int32(len(topics_written)))
+    for topic, partitions in topics_written:
         parts.append(plain_string(topic) + int32(len(partitions)))
         for partition in partitions:
             records = batches[partition]
