@@ -29,6 +29,7 @@ from tests.integration.connectors.kafka_reading import (
 )
 from tests.servers.kafka import PASSWORD, QUIET, USER, Broker, kafka_broker
 
+from tidegate.connectors.kafka import fetcher
 from tidegate.connectors.kafka.cluster import ANSWER_TIMEOUT_S
 from tidegate.connectors.kafka.columnar_consumer import ColumnarConsumer
 from tidegate.connectors.kafka.format import enumerator
@@ -144,6 +145,18 @@ def test_large_messages_and_small_limits_are_read_all_the_same(kafka: Broker) ->
     fill(kafka, topic, written)
     limits = {"kafka_max_partition_fetch_bytes": "1000", "kafka_fetch_max_bytes": "2000000"}
     assert values(Reading(kafka_scan(kafka, subscribe=topic, **limits)).until_finished()) == written
+
+
+def test_fetching_goes_on_as_soon_as_there_is_room_again(kafka: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also when the limit of all partitions together held it up, and none of them alone."""
+    monkeypatch.setattr(fetcher, "IDLE_SECONDS", 3_600.0)
+    topic = kafka.topic(partitions=2)
+    batches = [[f"{batch}/{n}".ljust(1_000) for n in range(10)] for batch in range(20)]
+    for number, batch in enumerate(batches):
+        fill(kafka, topic, batch, partition=number % 2)
+    limits = {"kafka_max_partition_fetch_bytes": "20000", "kafka_queued_max_messages_kbytes": "1"}
+    found = values(Reading(kafka_scan(kafka, subscribe=topic, **limits)).until_finished())
+    assert sorted(found) == sorted(value for batch in batches for value in batch)
 
 
 def test_columns_that_nobody_reads_are_not_made(kafka: Broker) -> None:

@@ -71,15 +71,9 @@ class ColumnarConsumer:
         self.close()
 
     def _unpack(self, feed: Stream) -> None:
-        with self._fetcher.lock:
-            was_full = not self._fetcher.has_room(feed)
-            first = feed.take()
-            if first is None:
-                return
-            some = [first, *feed.take_more(TOGETHER_BYTES - first.size_bytes)]
-            has_room = self._fetcher.has_room(feed)
-        if was_full and has_room:
-            self._fetcher.wake()
+        some = self._fetcher.take(feed, TOGETHER_BYTES)
+        if not some:
+            return
         where = f"{feed.place[0]}-{feed.place[1]}"
         try:
             parts = unpacked_rows(joined(some), where)

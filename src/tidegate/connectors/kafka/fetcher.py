@@ -57,6 +57,8 @@ class Fetcher:
         self._leaders = PartitionLeaders(brokers)
         self._limits, self._bytes_max, self._committed_only = limits, bytes_max, committed_only
         self._streams: dict[Place, Stream] = {}
+        self._held_up = False
+        """Something was not asked for because too much waits for the slot."""
         self._trouble = ""
         self._thread = threading.Thread(target=self._run, name="tidegate-kafka-fetcher", daemon=True)
         self._thread.start()
@@ -76,9 +78,17 @@ class Fetcher:
         """There is something to do."""
         self._exchange.wake()
 
-    def has_room(self, stream: Stream) -> bool:
-        """With the lock held."""
-        return stream.received_bytes <= 2 * self._limits.partition_bytes_max
+    def take(self, stream: Stream, together_bytes: int) -> list[Received]:
+        """What has come of it: several answers, if they are small."""
+        with self.lock:
+            first = stream.take()
+            if first is None:
+                return []
+            some = [first, *stream.take_more(together_bytes - first.size_bytes)]
+            held_up, self._held_up = self._held_up, False
+        if held_up:
+            self.wake()
+        return some
 
     def close(self) -> None:
         self._stop.set()
@@ -125,9 +135,10 @@ class Fetcher:
         with self.lock:
             full = sum(one.received_bytes for one in self._streams.values()) > self._bytes_max
             for stream in self._streams.values():
-                if stream.is_asked or stream.found_loss or stream.asks_s > now_s or not self.has_room(stream):
+                if stream.is_asked or stream.found_loss or stream.asks_s > now_s:
                     continue
-                if full and stream.received:
+                if stream.received_bytes > 2 * self._limits.partition_bytes_max or (full and stream.received):
+                    self._held_up = True
                     continue
                 leader = self._leaders.of(stream.place)
                 if leader is not None and not self._exchange.is_asked(leader):
