@@ -22,6 +22,12 @@ class RowShape:
 
     def rows(self, frame: pl.DataFrame, where: str) -> pl.DataFrame:
         """``frame`` holds some of the source's columns under the source's names; a missing one is null."""
+        if self.columns and all(
+            frame.schema.get(name) == kind for name, kind in zip(self.columns, self._types, strict=True)
+        ):
+            # Nothing to compute: an expression would be handed to another thread, and rows would wait for it.
+            pairs = zip(self.columns, self._plan_names, strict=True)
+            return pl.DataFrame([frame.get_column(source).alias(plan) for source, plan in pairs])
         expressions = [
             self._conformed(frame, source, plan, kind)
             for source, plan, kind in zip(self.columns, self._plan_names, self._types, strict=True)

@@ -19,6 +19,7 @@ from tests.integration.connectors.kafka_reading import (
     BOUNDED,
     ENDLESS,
     LIBRARY_ONLY,
+    HurriedClock,
     Reading,
     State,
     eventually,
@@ -157,6 +158,20 @@ def test_fetching_goes_on_as_soon_as_there_is_room_again(kafka: Broker, monkeypa
     limits = {"kafka_max_partition_fetch_bytes": "20000", "kafka_queued_max_messages_kbytes": "1"}
     found = values(Reading(kafka_scan(kafka, subscribe=topic, **limits)).until_finished())
     assert sorted(found) == sorted(value for batch in batches for value in batch)
+
+
+def test_what_becomes_due_while_the_thread_is_held_up_is_not_forgotten(
+    kafka: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Threads wait for each other and for the processor: between two looks at the clock any time may pass."""
+    monkeypatch.setattr(fetcher, "IDLE_SECONDS", 3_600.0)
+    monkeypatch.setattr(fetcher, "time", HurriedClock(fetcher.BREATH_SECONDS * 0.7))
+    topic = kafka.topic()
+    reading = Reading(kafka_scan(kafka, subscribe=topic), ENDLESS)
+    for number in range(10):
+        fill(kafka, topic, [number])
+        reading.until(number + 1)
+    reading.stop()
 
 
 def test_columns_that_nobody_reads_are_not_made(kafka: Broker) -> None:

@@ -6,9 +6,11 @@ import random
 
 import polars as pl
 
+from tidegate.connectors.kafka.delivery import Delivery
 from tidegate.connectors.kafka.lane import IN_FLIGHT_MAX, Lane
 from tidegate.connectors.kafka.record_batch import Messages, RecordBatch
-from tidegate.connectors.kafka.wire.pauses import SECONDS_MAX
+from tidegate.connectors.kafka.sender import Sender
+from tidegate.connectors.kafka.wire.pauses import FIRST_SECONDS, SECONDS_MAX
 from tidegate.connectors.kafka.wire.transactions import Handle
 
 BATCH_BYTES = 2_000
@@ -80,6 +82,18 @@ def test_what_was_lost_is_sent_again_with_all_behind_it_and_only_when_their_answ
     again = sent(one, later)
     assert again[0] is first
     assert again[1] is third
+
+
+def test_a_lane_that_may_send_again_before_the_sender_has_looked_is_not_slept_over() -> None:
+    """Between two looks at the clock any time may pass: it is asked as of the look that found the lane waiting."""
+    sender = Sender({"bootstrap.servers": "127.0.0.1:1"})
+    delivery = Delivery(Handle("id", 1, 0), BATCH_BYTES, sender.changed)
+    delivery.give(("topic", 0), some(1))
+    delivery.accept()
+    long_ago_s = 10.0
+    delivery.lanes["topic", 0].pause(long_ago_s)
+    assert sender._wakes_s([delivery], long_ago_s) == long_ago_s + FIRST_SECONDS
+    sender.close()
 
 
 def test_whatever_happens_a_broker_gets_every_message_once_and_in_order() -> None:

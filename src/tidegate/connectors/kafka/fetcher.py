@@ -119,15 +119,15 @@ class Fetcher:
             self._complain(error.message)
         for leader, streams in self._ready(now_s).items():
             self._ask(leader, streams, now_s)
-        for outcome in self._exchange.wait(self._idle_s()):
+        for outcome in self._exchange.wait(self._wakes_s(now_s) - time.monotonic()):
             self._heed(outcome, time.monotonic())
 
-    def _idle_s(self) -> float:
-        """How long nothing needs to be done unless something happens."""
-        now_s = time.monotonic()
+    def _wakes_s(self, asked_s: float) -> float:
+        """When something needs to be done unless something happens before. ``asked_s``: when it was last seen who can be asked.
+        What became due since then must not be taken for asked."""
         with self.lock:
-            asks = [one.asks_s for one in self._streams.values() if one.asks_s > now_s and not one.is_asked]
-        return max(0.0, min([IDLE_SECONDS, *(at - now_s for at in (*asks, self._leaders.looks_s) if at is not None)]))
+            asks = [one.asks_s for one in self._streams.values() if one.asks_s > asked_s and not one.is_asked]
+        return min([asked_s + IDLE_SECONDS, *(at for at in (*asks, self._leaders.looks_s) if at is not None)])
 
     def _ready(self, now_s: float) -> dict[Address, list[Stream]]:
         """Who can be asked now, and for what. A broker answers one question at a time."""

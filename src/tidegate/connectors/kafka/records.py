@@ -56,14 +56,17 @@ class Records:
         """Spark's columns, all but the headers."""
         if not columns:
             return pl.DataFrame(height=len(self))
-        constants = {"topic": pl.lit(topic), "partition": pl.lit(partition, pl.Int32)}
-        made = pl.DataFrame([_COLUMNS[name](self).alias(name) for name in columns if name in _COLUMNS])
-        if made.width == len(columns):
-            return made
-        made = made if made.width else pl.DataFrame(height=len(self))
-        return made.select(
-            pl.repeat(constants[name], len(self)).alias(name) if name in constants else pl.col(name) for name in columns
+        return pl.DataFrame(
+            [
+                _COLUMNS[name](self).alias(name) if name in _COLUMNS else self._everywhere(name, topic, partition)
+                for name in columns
+            ]
         )
+
+    def _everywhere(self, name: str, topic: str, partition: int) -> pl.Series:
+        """A column in which all rows are the same."""
+        one = pl.Series(name, [topic]) if name == "topic" else pl.Series(name, [partition], pl.Int32)
+        return one.new_from_index(0, len(self))
 
     def _binary(self, at: Array, sizes: Array) -> pl.Series:
         present = sizes >= 0

@@ -115,20 +115,21 @@ class Sender:
         except TidegateError as failure:
             for delivery in deliveries:
                 delivery.fail(failure)
+        now_s = time.monotonic()
         for delivery in deliveries:
             try:
-                self._add(delivery, time.monotonic())
-                self._send(delivery, time.monotonic())
+                self._add(delivery, now_s)
+                self._send(delivery, now_s)
             except TidegateError as failure:
                 delivery.fail(failure)
-        for outcome in self._exchange.wait(self._idle_s(deliveries)):
+        for outcome in self._exchange.wait(self._wakes_s(deliveries, now_s) - time.monotonic()):
             self._settle(outcome, time.monotonic())
 
-    def _idle_s(self, deliveries: list[Delivery]) -> float:
-        """How long nothing needs to be done unless something happens."""
-        now_s = time.monotonic()
-        wakes = [lane.wakes_s(now_s) for one in deliveries for lane in one.lanes.values()]
-        return min([IDLE_SECONDS, *(at - now_s for at in (*wakes, self.leaders.looks_s) if at is not None)])
+    def _wakes_s(self, deliveries: list[Delivery], sent_s: float) -> float:
+        """When something needs to be done unless something happens before. ``sent_s``: when it was last seen which lanes may send.
+        Those that may since then have not been seen."""
+        wakes = [lane.wakes_s(sent_s) for one in deliveries for lane in one.lanes.values()]
+        return min([sent_s + IDLE_SECONDS, *(at for at in (*wakes, self.leaders.looks_s) if at is not None)])
 
     def _add(self, delivery: Delivery, now_s: float) -> None:
         """Tells the coordinator where the transaction writes, before it does."""
