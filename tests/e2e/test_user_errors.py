@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
+import json
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -11,13 +15,16 @@ import polars as pl
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from tests.e2e.scenario import SCHEMA, add_trips, assert_same_rows, wait_until
+from tests.e2e.scenario import ROOT, SCHEMA, add_trips, assert_same_rows, wait_until
 
 import tidegate
 from tidegate.model.errors import DataError, InvalidQuery, TidegateError, Unavailable, UserCodeFailed
 
 pytestmark = pytest.mark.spark
 ROWS, BAD = 200_000, 81_234
+LIBC = ctypes.CDLL(None)
+PR_CAPBSET_DROP, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH = 24, 1, 2
+"""From linux/prctl.h and linux/capability.h."""
 
 
 @pytest.fixture
@@ -154,17 +161,47 @@ def test_a_source_directory_that_disappears_is_one_clear_error(spark: SparkSessi
     assert str(trips) in error.message and "does not exist" in error.message and error.hint
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_a_directory_that_may_not_be_read_is_one_clear_error(spark, tmp_path):
+FORBIDDEN = """
+import json, sys
+from pathlib import Path
+import tidegate
+from tests.e2e.scenario import SCHEMA
+from tests.e2e.test_user_errors import failure_of, start
+
+folder = Path(sys.argv[1])
+stream = tidegate.local_session("forbidden", cores=2).readStream.schema(SCHEMA).parquet(str(folder / "trips"))
+(folder / "trips").chmod(0)
+error = failure_of(start(stream, folder, restartAttempts=1))
+print(json.dumps([type(error).__name__, error.message, error.hint]))
+"""
+
+
+def give_up_roots_rights() -> None:
+    """What this process becomes, and its children, may read only what modes of files allow, whoever it runs as."""
+    for capability in (CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH):
+        LIBC.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)  # Others than root have none to give up.
+
+
+def test_a_directory_that_may_not_be_read_is_one_clear_error(tmp_path):
     trips = tmp_path / "trips"
     add_trips(trips, 0, rows=10)
-    stream = spark.readStream.schema(SCHEMA).parquet(str(trips))
-    trips.chmod(0)
+    command = [sys.executable, "-c", FORBIDDEN, str(tmp_path)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable}
     try:
-        error = failure_of(start(stream, tmp_path, restartAttempts=1))
+        done = subprocess.run(
+            command,
+            env=environment,
+            preexec_fn=give_up_roots_rights,
+            capture_output=True,
+            text=True,
+            timeout=240,
+            check=False,
+        )
     finally:
         trips.chmod(0o700)
-    assert isinstance(error, Unavailable) and str(trips) in error.message and error.hint
+    assert done.returncode == 0, done.stderr
+    kind, message, hint = json.loads(done.stdout.splitlines()[-1])
+    assert kind == Unavailable.__name__ and f"cannot list {trips}: Permission denied" in message and hint
 
 
 def test_an_output_directory_that_is_a_file_is_one_clear_error(spark, tmp_path):

@@ -104,10 +104,7 @@ class Listing:
         except FileNotFoundError:
             return  # Removed between listing the parent and entering it.
         except OSError as error:
-            raise Unavailable(
-                f"cannot list {directory}: {error.strerror}",
-                hint="the user that runs the driver must be able to read it",
-            ) from error
+            raise _unlisted(directory, error) from error
         listed[directory] = before
         for inner in before.directories:
             self._walk(inner, known, now_ms, found, listed)
@@ -157,7 +154,10 @@ class LoggedFiles:
 
     @property
     def exists(self) -> bool:
-        return self._log.exists
+        try:
+            return self._log.exists
+        except OSError as error:
+            raise _unlisted(self._root, error) from error
 
     def new_files(self) -> list[Found]:
         """Those logged since the last call, and perhaps more."""
@@ -181,6 +181,12 @@ class LoggedFiles:
 def is_hidden(name: str) -> bool:
     """Spark's rule: names it keeps for itself and files still being copied."""
     return (name.startswith("_") and "=" not in name) or name.startswith(".") or name.endswith("._COPYING_")
+
+
+def _unlisted(directory: str, error: OSError) -> Unavailable:
+    return Unavailable(
+        f"cannot list {directory}: {error.strerror}", hint="the user that runs the driver must be able to read it"
+    )
 
 
 def _roots(path: str) -> Iterator[str]:
