@@ -98,14 +98,19 @@ def files_below(folder: Path) -> list[str]:
 class Driver:
     """A driver script in a process of its own, and everybody it started. Ends with the ``with`` block, whatever happens."""
 
-    def __init__(self, script: str, folder: Path, **arguments: Any) -> None:
+    def __init__(
+        self, script: str, folder: Path, *, before: Callable[[], None] | None = None, **arguments: Any
+    ) -> None:
+        """``before``: runs in the new process before it becomes the driver."""
         path = folder / "driver.py"
         path.write_text(script)
         self.log = folder / f"driver-{time.monotonic_ns()}.log"
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable}
         with self.log.open("wb") as log:
             command = [sys.executable, str(path), json.dumps({"folder": str(folder), **arguments})]
-            self.process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=log, text=True)
+            self.process = subprocess.Popen(
+                command, env=environment, preexec_fn=before, stdout=subprocess.PIPE, stderr=log, text=True
+            )
         self._known: dict[int, psutil.Process] = {}
 
     def __enter__(self) -> Driver:

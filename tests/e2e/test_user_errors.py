@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import json
-import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -15,7 +12,7 @@ import polars as pl
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from tests.e2e.scenario import ROOT, SCHEMA, add_trips, assert_same_rows, wait_until
+from tests.e2e.scenario import SCHEMA, Driver, add_trips, assert_same_rows, wait_until
 
 import tidegate
 from tidegate.model.errors import DataError, InvalidQuery, TidegateError, Unavailable, UserCodeFailed
@@ -168,11 +165,11 @@ import tidegate
 from tests.e2e.scenario import SCHEMA
 from tests.e2e.test_user_errors import failure_of, start
 
-folder = Path(sys.argv[1])
+folder = Path(json.loads(sys.argv[1])["folder"])
 stream = tidegate.local_session("forbidden", cores=2).readStream.schema(SCHEMA).parquet(str(folder / "trips"))
 (folder / "trips").chmod(0)
 error = failure_of(start(stream, folder, restartAttempts=1))
-print(json.dumps([type(error).__name__, error.message, error.hint]))
+print("failed", json.dumps([type(error).__name__, error.message, error.hint]), flush=True)
 """
 
 
@@ -185,22 +182,11 @@ def give_up_roots_rights() -> None:
 def test_a_directory_that_may_not_be_read_is_one_clear_error(tmp_path):
     trips = tmp_path / "trips"
     add_trips(trips, 0, rows=10)
-    command = [sys.executable, "-c", FORBIDDEN, str(tmp_path)]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable}
-    try:
-        done = subprocess.run(
-            command,
-            env=environment,
-            preexec_fn=give_up_roots_rights,
-            capture_output=True,
-            text=True,
-            timeout=240,
-            check=False,
-        )
-    finally:
-        trips.chmod(0o700)
-    assert done.returncode == 0, done.stderr
-    kind, message, hint = json.loads(done.stdout.splitlines()[-1])
+    with Driver(FORBIDDEN, tmp_path, before=give_up_roots_rights) as driver:
+        try:
+            kind, message, hint = json.loads(" ".join(driver.says("failed")))
+        finally:
+            trips.chmod(0o700)
     assert kind == Unavailable.__name__ and f"cannot list {trips}: Permission denied" in message and hint
 
 

@@ -22,14 +22,13 @@ class RowShape:
 
     def rows(self, frame: pl.DataFrame, where: str) -> pl.DataFrame:
         """``frame`` holds some of the source's columns under the source's names; a missing one is null."""
-        if self.columns and all(
-            frame.schema.get(name) == kind for name, kind in zip(self.columns, self._types, strict=True)
-        ):
+        found = frame.schema
+        if self.columns and all(found.get(name) == kind for name, kind in zip(self.columns, self._types, strict=True)):
             # Nothing to compute: an expression would be handed to another thread, and rows would wait for it.
             pairs = zip(self.columns, self._plan_names, strict=True)
             return pl.DataFrame([frame.get_column(source).alias(plan) for source, plan in pairs])
         expressions = [
-            self._conformed(frame, source, plan, kind)
+            _conformed(found.get(source), frame.height, source, plan, kind)
             for source, plan, kind in zip(self.columns, self._plan_names, self._types, strict=True)
         ]
         if not expressions:  # count(*): rows without columns still count.
@@ -42,21 +41,21 @@ class RowShape:
                 hint="correct the schema given to readStream, or the data",
             ) from error
 
-    def _conformed(self, frame: pl.DataFrame, source: str, plan: str, kind: pl.DataType) -> pl.Expr:
-        found = frame.schema.get(source)
-        if found is None:
-            # A scalar literal alone would make one row: repeat it for every row of the frame.
-            return pl.repeat(None, frame.height, dtype=kind).alias(plan)
-        column = pl.col(source)
-        if found == kind:
-            return column.alias(plan)
-        if isinstance(found, pl.Datetime) and isinstance(kind, pl.Datetime):
-            column = column.cast(pl.Datetime("us", found.time_zone))
-            if found.time_zone is None:
-                column = column.dt.replace_time_zone(kind.time_zone)
-            elif kind.time_zone is not None:
-                column = column.dt.convert_time_zone(kind.time_zone)
-        return column.cast(kind).alias(plan)
+
+def _conformed(found: pl.DataType | None, height: int, source: str, plan: str, kind: pl.DataType) -> pl.Expr:
+    if found is None:
+        # A scalar literal alone would make one row: repeat it for every row of the frame.
+        return pl.repeat(None, height, dtype=kind).alias(plan)
+    column = pl.col(source)
+    if found == kind:
+        return column.alias(plan)
+    if isinstance(found, pl.Datetime) and isinstance(kind, pl.Datetime):
+        column = column.cast(pl.Datetime("us", found.time_zone))
+        if found.time_zone is None:
+            column = column.dt.replace_time_zone(kind.time_zone)
+        elif kind.time_zone is not None:
+            column = column.dt.convert_time_zone(kind.time_zone)
+    return column.cast(kind).alias(plan)
 
 
 def _shown(columns: tuple[str, ...], schema: Schema) -> str:
