@@ -52,6 +52,8 @@ class Storm:
         self._told_s = 0.0
         self._frozen: tuple[Victim, float] | None = None
         self._at_last_kill: dict[str, int] = {}
+        self._killed: set[int] = set()
+        """Slots. On a busy machine one dies some time after it was killed, and cannot be killed twice."""
         self._program = program
         self._drivers = [DriverProcess(folder, "driver-1", program)]
         self._pace = Pace()
@@ -178,8 +180,11 @@ class Storm:
 
     # --- what it does -----------------------------------------------------------------------------------------------------
 
+    def _slots(self) -> list[Victim]:
+        return [slot for slot in self._driver.slots() if slot.pid not in self._killed]
+
     def _kill_slot(self) -> bool:
-        status, slots = self._driver.status(), self._driver.slots()
+        status, slots = self._driver.status(), self._slots()
         if self._needs_skew:
             harmful = status.skewed(self._at_last_kill)
             slots = [slot for slot in slots if slot.query in harmful]
@@ -188,6 +193,7 @@ class Storm:
         victim = self._chance.choice(slots)
         if not send(victim.pid, signal.SIGKILL):
             return False
+        self._killed.add(victim.pid)
         self._at_last_kill = status.checkpoints
         self._tell(f"kill -9 of {victim.name}")
         return True
@@ -203,7 +209,7 @@ class Storm:
         return True
 
     def _freeze(self) -> bool:
-        slots = self._driver.slots()
+        slots = self._slots()
         if not slots or self._frozen is not None:
             return False
         victim = self._chance.choice(slots if self._chance.random() < 0.6 else self._owners())
