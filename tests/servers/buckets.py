@@ -7,14 +7,17 @@ condition is refused when the object is there, metadata has names that Azure tak
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 import threading
+from base64 import b64encode
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_RANGE = re.compile(r"bytes=(\d+)-(\d+)")
 _METADATA = ("x-goog-meta-", "x-ms-meta-")
 _CREATED = "Mon, 16 Nov 2026 00:00:00 GMT"
 
@@ -30,6 +33,13 @@ class BucketServer(ThreadingHTTPServer):
         self.objects: dict[str, tuple[bytes, dict[str, str]]] = {}
         self.lock = threading.Lock()
         self.endpoint = f"http://127.0.0.1:{self.server_address[1]}"
+
+    def options_for(self, scheme: str) -> dict[str, str]:
+        """How ``gs://`` or ``az://`` is reached here, without ``storage.``."""
+        if scheme == "az":
+            return {"accountName": "me", "accountKey": b64encode(b"a key").decode(), "endpoint": f"{self.endpoint}/me"}
+        account = {"gcs_base_url": self.endpoint, "disable_oauth": True, "client_email": "", "private_key": ""}
+        return {"serviceAccountKey": json.dumps({**account, "private_key_id": ""}), "endpoint": self.endpoint}
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -66,6 +76,10 @@ class _Handler(BaseHTTPRequestHandler):
         found = self.server.objects.get(self._key)
         if found is None:
             return self._answer(404, "BlobNotFound" if "x-ms-version" in self.headers else "NoSuchKey")
+        if wanted := _RANGE.fullmatch(self.headers.get("Range") or self.headers.get("x-ms-range") or ""):
+            part = found[0][int(wanted[1]) : int(wanted[2]) + 1]
+            where = f"bytes {wanted[1]}-{int(wanted[1]) + len(part) - 1}/{len(found[0])}"
+            return self._answer(206, body=part, headers={**found[1], "Content-Range": where})
         return self._answer(200, body=found[0], headers=found[1])
 
     do_HEAD = do_GET

@@ -42,6 +42,7 @@ from tidegate.connectors.registry import SINKS, RealConnectors, unknown_sink
 from tidegate.model.config import CheckpointMode, QueryConfig
 from tidegate.model.errors import InvalidQuery
 from tidegate.model.ids import PipelineId
+from tidegate.operators.ports import CheckedEnumerator
 from tidegate.plan.graph import JobGraph
 from tidegate.plan.identity import pin_all
 from tidegate.plan.relational import OutputMode, Plan, Scan, Sink
@@ -273,14 +274,16 @@ def prepare(request: PipelineRequest) -> PreparedPipeline:
     request = replace(request, plans=plans)
     graph = graph_of(request.plans, config)
     check_whole_results(graph, config)
-    connectors = RealConnectors()
+    storage = options.storage.over(session_storage(session))
+    connectors = RealConnectors(open_directory=partial(open_directory, options=storage))
     for scan in graph.scans():
         connectors.source(scan)
-        connectors.enumerator(scan, config)
+        enumerator = connectors.enumerator(scan, config)
+        if isinstance(enumerator, CheckedEnumerator):
+            enumerator.check()
     guarantees = tuple(promised(connectors.sink(sink).guarantee, config.checkpoint_mode) for sink in graph.sinks())
     location, temporary = choose_location(request.name, options, session)
     ACTIVE.refuse_duplicates(request.name, location)
-    storage = options.storage.over(session_storage(session))
     store = open_store(location, storage)
     check_store(store, location)
     new = PipelineDocument(

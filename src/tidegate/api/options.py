@@ -256,7 +256,7 @@ def describe_options() -> str:
         "`explain()` shows, or a kind (`source`, `watermark`, `aggregate`, `sink`) if there is one of it |"
     )
     lines.append(
-        "| `storage.<name>` | | | how the stores of checkpoints, savepoints and file output are reached: endpoint, credentials, timeouts; "
+        "| `storage.<name>` | | | how the stores of checkpoints, savepoints and files are reached: endpoint, credentials, timeouts; "
         "[all of them](../connectors/storage.md#options) |"
     )
     return "\n".join(lines)

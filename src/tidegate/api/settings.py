@@ -47,7 +47,7 @@ class QueryOptions:
     sink: dict[str, str]
     """All others, under the names the user gave."""
     storage: StorageOptions = NO_OPTIONS
-    """``storage.*``: how the stores of checkpoints, savepoints and file output are reached."""
+    """``storage.*``: how the stores of checkpoints, savepoints and files are reached."""
 
 
 def sort_options(given: dict[str, object]) -> QueryOptions:

@@ -18,7 +18,7 @@ from tidegate.operators.output_directory import OpenDirectory, ReachesDirectorie
 from tidegate.operators.ports import SinkCommitter, SinkConnector, SourceConnector, SplitEnumerator
 from tidegate.plan.relational import Scan, Sink
 
-Side = TypeVar("Side", SinkConnector, SinkCommitter)
+Side = TypeVar("Side", SourceConnector, SplitEnumerator, SinkConnector, SinkCommitter)
 
 
 class SourceFormat(Protocol):
@@ -100,16 +100,16 @@ class RealConnectors:
     """Stateless: as many as one likes may exist, in any process."""
 
     def __init__(self, store: BlobStore | None = None, open_directory: OpenDirectory | None = None) -> None:
-        """``store``: the checkpoint location, for sinks that keep something there. ``open_directory``: for sinks that write to
-        directories elsewhere. Without them they can be checked, not used."""
+        """``store``: the checkpoint location, for sinks that keep something there. ``open_directory``: for sources and
+        sinks whose directories lie elsewhere. Without them they can be checked, not used."""
         self._store = store
         self._open_directory = open_directory
 
     def source(self, scan: Scan) -> SourceConnector:
-        return _source(scan).source(scan)
+        return self._at_home(_source(scan).source(scan))
 
     def enumerator(self, scan: Scan, config: QueryConfig) -> SplitEnumerator:
-        return _source(scan).enumerator(scan, config)
+        return self._at_home(_source(scan).enumerator(scan, config))
 
     def sink(self, sink: Sink) -> SinkConnector:
         return self._at_home(_sink(sink).sink(sink))

@@ -1,4 +1,4 @@
-"""What a sink of files needs from the directory it writes to.
+"""What a sink of files needs from the directory it writes to, and a source from one that is not on this machine.
 
 Implemented in ``connectors/files`` for a local disk and in ``storage/`` for object stores and HDFS.
 """
@@ -108,12 +108,48 @@ class OutputDirectory(Protocol):
         ...
 
 
-OpenDirectory: TypeAlias = Callable[[str], OutputDirectory]
+class LocalCopy(Protocol):
+    """A file of a store that is being brought to this machine."""
+
+    @property
+    def status(self) -> FileStatus | None:
+        """Of the file in the store, once all of it is here; None: not yet. FileNotFoundError: it is not in the store (any more).
+        Everything else that went wrong is a TidegateError."""
+        ...
+
+    @property
+    def path(self) -> str:
+        """Where it lies, once it is here. The last part is the name that it has in the store."""
+        ...
+
+    def discard(self) -> None:
+        """It is not wanted any more, arrived or not."""
+        ...
+
+
+class RemoteDirectory(OutputDirectory, Protocol):
+    """A directory in a store: sinks write to it, and sources read from it."""
+
+    def check(self) -> None:
+        """Raises InvalidQuery if it cannot be listed as things are. Asked once, before anything is read."""
+        ...
+
+    def found(self, enters: Callable[[str], bool]) -> Iterator[tuple[str, FileStatus]]:
+        """Files at any depth, in no order, found as they are asked for. ``enters``: whether to look into a directory, by its name
+        relative to this one; the directories above it come first."""
+        ...
+
+    def fetch(self, name: str) -> LocalCopy:
+        """Begins to bring a file here, without waiting for anything."""
+        ...
+
+
+OpenDirectory: TypeAlias = Callable[[str], RemoteDirectory]
 """From a URL to the directory there. Asks nobody; raises InvalidQuery for one that names no store."""
 
 
 @runtime_checkable
 class ReachesDirectories(Protocol):
-    """A sink, or a committer, whose directory may lie elsewhere. Told how to open it before anything else is asked of it."""
+    """Either side of a source or sink whose directory may lie elsewhere. Told how to open it before anything else is asked of it."""
 
     def reach(self, open_directory: OpenDirectory) -> None: ...

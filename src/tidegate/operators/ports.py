@@ -60,6 +60,16 @@ class FetchingReader(Protocol):
 
 
 @runtime_checkable
+class AwaitingReader(Protocol):
+    """A reader that knows of rows before it has them."""
+
+    @property
+    def awaits_rows(self) -> bool:
+        """Rows are on their way: watermarks wait for them, however long that takes."""
+        ...
+
+
+@runtime_checkable
 class InformedSource(Protocol):
     """A source that tells others how far the query has come."""
 
@@ -96,6 +106,15 @@ class SplitEnumerator(Protocol):
     @property
     def bounded(self) -> bool:
         """Discovery will never bring anything new (``availableNow`` after its first round, or a finite source)."""
+        ...
+
+
+@runtime_checkable
+class CheckedEnumerator(Protocol):
+    """An enumerator that can tell before anything runs that there is nothing to read from."""
+
+    def check(self) -> None:
+        """Raises InvalidQuery. Asked once, when the query is started, never when it is restarted."""
         ...
 
 

@@ -23,7 +23,7 @@ from tidegate.model.elements import (
 from tidegate.model.ids import CheckpointId
 from tidegate.model.messages import AssignSplits
 from tidegate.model.snapshot import SourceProgress, Split, SplitPosition
-from tidegate.operators.ports import FetchingReader, InformedSource, SourceConnector, SplitReader
+from tidegate.operators.ports import AwaitingReader, FetchingReader, InformedSource, SourceConnector, SplitReader
 from tidegate.operators.protocol import OperatorContext, OperatorState, Stateless
 from tidegate.plan.relational import Scan
 
@@ -268,7 +268,7 @@ class SourceOperator(Stateless):
             if current.reader.finished:
                 self._open.rotate(1)
                 self._close_split(current)
-            else:
+            elif not _awaits_rows(current.reader):
                 current.quiet.nothing(now_ms)
         return None
 
@@ -354,3 +354,7 @@ class SourceOperator(Stateless):
                 one.reader.close()
         if self._informed is not None:
             self._informed.close()
+
+
+def _awaits_rows(reader: SplitReader) -> bool:
+    return isinstance(reader, AwaitingReader) and reader.awaits_rows

@@ -99,21 +99,27 @@ class HdfsBlobStore:
         return tuple(sorted(key for key in self.walk(directory_of(prefix)) if key.startswith(prefix)))
 
     def walk(self, directory: str = "") -> Iterator[str]:
-        """Keys below a directory, in no order. Goes from one to the next: one that a concurrent sweep removes meanwhile holds nothing."""
-        waiting = [f"{self._root}/{directory}".rstrip("/")]
+        """Keys below a directory, in no order."""
+        return (key for key, _ in self._walk(directory))
+
+    def _walk(self, directory: str, enters: Callable[[str], bool] = lambda _: True) -> Iterator[tuple[str, Any]]:
+        """Keys and what HDFS says of them. Goes from one directory to the next: one that a concurrent sweep removes meanwhile holds nothing."""
+        waiting = [directory]
         while waiting:
             folder = waiting.pop()
+            path = f"{self._root}/{folder}".rstrip("/")
             try:
-                found = self._do("list", directory, lambda folder=folder: list(self._client.list_status(folder)))
+                found = self._do("list", folder, lambda path=path: list(self._client.list_status(path)))
             except FileNotFoundError:
                 self._check_root()
                 continue
             for one in found:
-                name = posixpath.basename(one.path)
-                if one.isdir:
-                    waiting.append(f"{folder}/{name}")
-                elif not name.startswith(TEMPORARY_PREFIX):
-                    yield f"{folder}/{name}"[len(self._root) + 1 :]
+                name = posixpath.join(folder, posixpath.basename(one.path))
+                if not one.isdir:
+                    if not posixpath.basename(name).startswith(TEMPORARY_PREFIX):
+                        yield name, one
+                elif enters(name):
+                    waiting.append(name)
 
     def delete(self, key: str) -> None:
         """Deleting what is not there is no error. Directories left empty go too."""
@@ -228,8 +234,8 @@ class HdfsBlobStore:
         try:
             self._do("reach", "", lambda: self._client.get_file_info(self._root))
         except FileNotFoundError as gone:
-            raise Unavailable(
-                f"cannot reach {self._place}: no such directory", hint="the location was deleted: bring it back"
+            raise Refused(
+                f"cannot reach {self._place}: no such directory", hint="create it, or bring it back if it was deleted"
             ) from gone
 
     def _path(self, key: str) -> str:

@@ -1,13 +1,15 @@
-"""Files in HDFS: what a sink needs beyond create, read, list and delete."""
+"""Files in HDFS: what sinks and sources need beyond create, read, list and delete."""
 
 from __future__ import annotations
 
 import posixpath
-from typing import IO
+from collections.abc import Callable, Generator, Iterator
+from typing import IO, Any
 
 from tidegate.model.errors import Unavailable
 from tidegate.operators.output_directory import FileStatus
 from tidegate.storage.hdfs import PIECE_BYTES, HdfsBlobStore
+from tidegate.storage.local_copy import Fetched
 
 
 class HdfsFiles(HdfsBlobStore):
@@ -45,4 +47,23 @@ class HdfsFiles(HdfsBlobStore):
             found = self._do("look at", key, lambda: self._client.get_file_info(path))
         except FileNotFoundError:
             return None
-        return FileStatus(found.length, found.modification_time)
+        return None if found.isdir else _status(found)
+
+    def found(self, enters: Callable[[str], bool]) -> Iterator[tuple[str, FileStatus]]:
+        return ((key, _status(one)) for key, one in self._walk("", enters))
+
+    def fetch(self, key: str) -> Fetched:
+        path = self._path(key)
+        status = self._do("look at", key, lambda: self._client.get_file_info(path))
+        file = self._do("read", key, lambda: self._client.read(path))
+        return Fetched(_status(status), self._pieces(key, file))
+
+    def _pieces(self, key: str, file: Any) -> Generator[bytes]:
+        size_bytes = len(file)
+        for start in range(0, size_bytes, PIECE_BYTES):
+            length = min(PIECE_BYTES, size_bytes - start)
+            yield self._do("read", key, lambda start=start, length=length: file.read_range(start, length))
+
+
+def _status(found: Any) -> FileStatus:
+    return FileStatus(found.length, found.modification_time)

@@ -1,15 +1,20 @@
-"""Files in a bucket: what a sink needs beyond create, read, list and delete. There is no rename; a copy within the store takes its place."""
+"""Files in a bucket: what sinks and sources need beyond blobs. There is no rename; a copy within the store takes its place."""
 
 from __future__ import annotations
 
 import errno
-from typing import IO
+from collections.abc import Callable, Generator, Iterator
+from typing import IO, TYPE_CHECKING
 
 from tidegate.checkpoint.ports import AlreadyThere
-from tidegate.model.errors import Bug
+from tidegate.model.errors import Bug, DataError
 from tidegate.operators.output_directory import FileStatus
-from tidegate.storage.keys import check_key
+from tidegate.storage.keys import check_key, directory_of
+from tidegate.storage.local_copy import Fetched
 from tidegate.storage.object_store import PART_BYTES, ObjectBlobStore
+
+if TYPE_CHECKING:
+    from obstore import ObjectMeta
 
 PARTS_AT_ONCE = 2
 """Of one file: several files are sent at the same time, and every part is in memory."""
@@ -51,4 +56,50 @@ class ObjectFiles(ObjectBlobStore):
             if self._says_absent(failure):
                 return None
             raise self._error(failure, "look at", key) from failure
-        return FileStatus(found["size"], int(found["last_modified"].timestamp() * 1_000))
+        return _status(found)
+
+    def found(self, enters: Callable[[str], bool]) -> Iterator[tuple[str, FileStatus]]:
+        """Listed as a whole: there are no directories to leave out, only names."""
+        entered: dict[str, bool] = {"": True}
+
+        def is_entered(directory: str) -> bool:
+            known = entered.get(directory)
+            if known is None:
+                known = entered[directory] = is_entered(directory.rpartition("/")[0]) and enters(directory)
+            return known
+
+        return ((one["path"], _status(one)) for one in self._objects() if is_entered(directory_of(one["path"])))
+
+    def fetch(self, key: str) -> Fetched:
+        """The first part comes with the first answer: one round trip for most files."""
+        import obstore
+
+        check_key(key)
+        try:
+            answer = obstore.get(self._clients.normal, key, options={"range": (0, PART_BYTES)})
+            first = bytes(answer.bytes())
+        except Exception as failure:
+            if self._says_absent(failure):
+                raise FileNotFoundError(errno.ENOENT, "no such object", key) from failure
+            raise self._error(failure, "read", key) from failure
+        return Fetched(_status(answer.meta), self._pieces(key, first, answer.meta))
+
+    def _pieces(self, key: str, first: bytes, meta: ObjectMeta) -> Generator[bytes]:
+        from obstore.exceptions import PreconditionError
+
+        yield first
+        try:
+            yield from self._parts(key, meta["size"], PARTS_AT_ONCE, start=PART_BYTES, version=meta["e_tag"])
+        except PreconditionError as replaced:
+            raise DataError(
+                f"{self._where(key)} was replaced while it was read",
+                hint="never replace source files; give new ones new names",
+            ) from replaced
+        except Exception as failure:
+            if self._says_absent(failure):
+                raise FileNotFoundError(errno.ENOENT, "no such object", key) from failure
+            raise self._error(failure, "read", key) from failure
+
+
+def _status(found: ObjectMeta) -> FileStatus:
+    return FileStatus(found["size"], int(found["last_modified"].timestamp() * 1_000))

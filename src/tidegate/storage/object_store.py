@@ -7,9 +7,10 @@ random mark, so that an answer that got lost can be told from a race that was lo
 from __future__ import annotations
 
 import secrets
+from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import IO
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import IO, TYPE_CHECKING
 
 from tidegate.checkpoint.ports import AlreadyThere, Created, CreateOutcome
 from tidegate.model.errors import TidegateError, Unavailable
@@ -20,6 +21,9 @@ from tidegate.storage.object_errors import answer_of, explain
 from tidegate.storage.options import NO_OPTIONS, StorageOptions
 from tidegate.storage.places import BucketPlace
 from tidegate.storage.spreading import delete_side_by_side
+
+if TYPE_CHECKING:
+    from obstore import GetOptions, ObjectMeta
 
 MARK = "tidegatemark"
 """Metadata of every object: who created it, told by a random number. Azure takes no hyphen in such a name, proxies no underscore."""
@@ -95,7 +99,7 @@ class ObjectBlobStore:
             size_bytes = found.meta["size"]
             if size_bytes <= PART_BYTES:
                 return bytes(found.bytes())
-            return self._read_parts(key, size_bytes)
+            return b"".join(self._parts(key, size_bytes, PARTS_AT_ONCE))
         except Exception as failure:
             if self._says_absent(failure):
                 return None
@@ -106,11 +110,14 @@ class ObjectBlobStore:
 
     def walk(self, directory: str = "") -> Iterator[str]:
         """Keys below a directory, page after page, in no order. Listings of these stores show every finished put."""
+        return (one["path"] for one in self._objects(directory))
+
+    def _objects(self, directory: str = "") -> Iterator[ObjectMeta]:
         import obstore
 
         try:
             for page in obstore.list(self._clients.normal, directory or None, chunk_size=_LISTED_AT_ONCE):
-                yield from (one["path"] for one in page)
+                yield from page
         except Exception as failure:
             raise self._error(failure, "list", directory) from failure
 
@@ -196,15 +203,26 @@ class ObjectBlobStore:
 
     # --- parts, errors -------------------------------------------------------------------------------------------------
 
-    def _read_parts(self, key: str, size_bytes: int) -> bytes:
+    def _parts(
+        self, key: str, size_bytes: int, at_once: int, *, start: int = 0, version: str | None = None
+    ) -> Iterator[bytes]:
+        """The object from ``start`` on, in order, ``at_once`` parts ahead. ``version``: it must still be this one (its ETag)."""
         import obstore
 
         def part(start: int) -> bytes:
-            end = min(start + PART_BYTES, size_bytes)
-            return bytes(obstore.get_range(self._clients.normal, key, start=start, end=end))
+            wanted: GetOptions = {"range": (start, min(start + PART_BYTES, size_bytes))}
+            if version is not None:
+                wanted["if_match"] = version
+            return bytes(obstore.get(self._clients.normal, key, options=wanted).bytes())
 
-        with ThreadPoolExecutor(PARTS_AT_ONCE, "tidegate-read") as readers:
-            return b"".join(readers.map(part, range(0, size_bytes, PART_BYTES)))
+        with ThreadPoolExecutor(at_once, "tidegate-read") as readers:
+            ahead: deque[Future[bytes]] = deque()
+            for begin in range(start, size_bytes, PART_BYTES):
+                ahead.append(readers.submit(part, begin))
+                if len(ahead) > at_once:
+                    yield ahead.popleft().result()
+            while ahead:
+                yield ahead.popleft().result()
 
     def _says_absent(self, failure: Exception) -> bool:
         return isinstance(failure, FileNotFoundError) and not answer_of(failure).place_missing

@@ -1,4 +1,4 @@
-"""Output directories in object stores and in HDFS: files are written here first, and sent when they are whole."""
+"""Directories of files in object stores and in HDFS: what is written is made here first, and sent when it is whole."""
 
 from __future__ import annotations
 
@@ -6,15 +6,20 @@ import errno
 import os
 import secrets
 import tempfile
-from collections.abc import Iterable, Iterator
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from typing import IO, Protocol, cast
 
 from tidegate.checkpoint.ports import BlobStore, Created, Probe, judge
 from tidegate.model.errors import InvalidQuery
-from tidegate.operators.output_directory import FileStatus, OutputDirectory
+from tidegate.operators.output_directory import FileStatus, RemoteDirectory
 from tidegate.storage.errors import Refused
+from tidegate.storage.local_copy import FILES_AT_ONCE, Fetched, FetchedCopy
 from tidegate.storage.options import NO_OPTIONS, StorageOptions
 from tidegate.storage.places import BucketPlace, HdfsPlace, LocalPlace, place_of
+from tidegate.storage.scratch import scratch_directory
 
 REQUESTS_AT_ONCE = 16
 HELD_BYTES_MAX = 1 << 20
@@ -42,14 +47,23 @@ class FileStore(BlobStore, Protocol):
         """Keys below the directory, as they are found."""
         ...
 
+    def found(self, enters: Callable[[str], bool]) -> Iterator[tuple[str, FileStatus]]:
+        """All keys in directories that are entered, as they are found."""
+        ...
+
+    def fetch(self, key: str) -> Fetched:
+        """FileNotFoundError: it is not there; also from the pieces, if it goes meanwhile. DataError: it was replaced meanwhile."""
+        ...
+
 
 class StoreDirectory:
-    """An ``OutputDirectory``. ``url``: the place as the user wrote it."""
+    """A ``RemoteDirectory``. ``url``: the place as the user wrote it."""
 
     requests_at_once = REQUESTS_AT_ONCE
 
     def __init__(self, store: FileStore, url: str) -> None:
         self._store = store
+        self._turns = threading.Semaphore(FILES_AT_ONCE)
         self.url = url
 
     def __str__(self) -> str:
@@ -62,14 +76,15 @@ class StoreDirectory:
     def make(self) -> None:
         """Whether the store refuses a name that is taken is tried out: the order of commits rests on it."""
         question = Probe(f"_tidegate/probe/{secrets.token_hex(8)}")
-        try:
+        with _mistakes_told():
             first = self._store.create(question.key, question.first)
             second = self._store.create(question.key, question.second)
             self._store.delete(question.key)
-        except Refused as refusal:
-            # Nothing runs yet: it is better told now than tried again and again.
-            raise InvalidQuery(refusal.message, hint=refusal.hint) from refusal
         judge(self.url, first, second)
+
+    def check(self) -> None:
+        with _mistakes_told():
+            next(self._store.walk(), None)
 
     def draft(self, name: str) -> StoredDraft:
         return StoredDraft(self._store, name)
@@ -108,6 +123,12 @@ class StoreDirectory:
     def files(self) -> Iterator[str]:
         return self._store.walk()
 
+    def found(self, enters: Callable[[str], bool]) -> Iterator[tuple[str, FileStatus]]:
+        return self._store.found(enters)
+
+    def fetch(self, name: str) -> FetchedCopy:
+        return FetchedCopy(name, partial(self._store.fetch, name), self._turns)
+
 
 class StoredDraft:
     """A ``Draft``. Nothing of it is in the store before it is kept or published; a process that dies leaves nothing behind."""
@@ -115,8 +136,7 @@ class StoredDraft:
     def __init__(self, store: FileStore, name: str) -> None:
         self._store = store
         self._name = name
-        scratch = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or None
-        file = tempfile.SpooledTemporaryFile(HELD_BYTES_MAX, dir=scratch)  # noqa: SIM115 - closed when it is sent, or discarded
+        file = tempfile.SpooledTemporaryFile(HELD_BYTES_MAX, dir=scratch_directory())  # noqa: SIM115 - closed when it is sent, or discarded
         self.file = cast(IO[bytes], file)
 
     def keep(self) -> int:
@@ -135,7 +155,16 @@ class StoredDraft:
         self.file.close()
 
 
-def open_directory(location: str, options: StorageOptions = NO_OPTIONS) -> OutputDirectory:
+@contextmanager
+def _mistakes_told() -> Iterator[None]:
+    """Nothing runs yet: what a store refuses is better told now than tried again and again."""
+    try:
+        yield
+    except Refused as refusal:
+        raise InvalidQuery(refusal.message, hint=refusal.hint) from refusal
+
+
+def open_directory(location: str, options: StorageOptions = NO_OPTIONS) -> RemoteDirectory:
     """Of an object store or HDFS. Asks nobody; raises InvalidQuery for a URL that names no store, or a package that is missing."""
     match place_of(location):
         case LocalPlace():

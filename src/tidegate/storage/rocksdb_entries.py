@@ -8,7 +8,6 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import itertools
-import os
 import shutil
 import struct
 import tempfile
@@ -19,6 +18,7 @@ from typing import Any
 from tidegate.model.errors import InvalidQuery
 from tidegate.model.ids import Attempt, SlotIndex
 from tidegate.state.entries import Entry, EntryBackend
+from tidegate.storage.scratch import scratch_directory
 
 _LENGTH = struct.Struct(">I")
 
@@ -105,9 +105,8 @@ def backend_factory(name: str, attempt: Attempt, slot: SlotIndex) -> Callable[[]
     numbers = itertools.count()
 
     def make() -> EntryBackend:
-        scratch = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or tempfile.gettempdir()
         prefix = f"tidegate-state-{attempt}-{slot}-{next(numbers)}-"
-        return EntriesInRocksDb(Path(tempfile.mkdtemp(prefix=prefix, dir=scratch)))
+        return EntriesInRocksDb(Path(tempfile.mkdtemp(prefix=prefix, dir=scratch_directory())))
 
     return make
 

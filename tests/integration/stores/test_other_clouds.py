@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from base64 import b64encode
 from collections.abc import Iterator
 
 import pytest
@@ -23,12 +21,7 @@ def server() -> Iterator[BucketServer]:
 
 @pytest.fixture(params=["gs", "az"])
 def store(request: pytest.FixtureRequest, server: BucketServer) -> BlobStore:
-    if request.param == "gs":
-        account = {"gcs_base_url": server.endpoint, "disable_oauth": True, "client_email": "", "private_key": ""}
-        key = {"serviceAccountKey": json.dumps({**account, "private_key_id": ""}), "endpoint": server.endpoint}
-        return open_store("gs://bucket/q1", storage_options(key))
-    key = {"accountName": "me", "accountKey": b64encode(b"a key").decode(), "endpoint": f"{server.endpoint}/me"}
-    return open_store("az://bucket/q1", storage_options(key))
+    return open_store(f"{request.param}://bucket/q1", storage_options(server.options_for(request.param)))
 
 
 def test_objects_are_created_under_a_condition_and_with_a_mark(store: BlobStore, server: BucketServer) -> None:

@@ -15,6 +15,7 @@ from tidegate.connectors.files.splits import SEGMENT_SIZE, decode_split
 from tidegate.model.errors import CorruptSnapshot, InvalidQuery, Unavailable
 from tidegate.model.snapshot import Split
 from tidegate.model.types import STRING, Field
+from tidegate.storage.output_directory import open_directory
 
 LINES = (Field("value", STRING),)
 
@@ -132,9 +133,9 @@ def test_options_that_would_change_results_are_refused(tmp_path: Path, option: s
         enumerator(tmp_path, **{option: "true"})
 
 
-def test_a_remote_path_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidQuery, match="s3a://b/x"):
-        enumerator("s3a://b/x")
+def test_a_place_that_is_neither_a_disk_nor_a_store_is_refused() -> None:
+    with pytest.raises(InvalidQuery, match="no store for ftp://"):
+        enumerator("ftp://host/x").reach(open_directory)
 
 
 LATER_MS = (time.time_ns() // 1_000_000) + 3_600_000

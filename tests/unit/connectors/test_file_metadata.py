@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 
 from tidegate.connectors.files.metadata import METADATA, escaped_uri, metadata_of, with_row_index
+from tidegate.connectors.files.splits import SourceFile
 from tidegate.model import types as t
 from tidegate.model.errors import InvalidQuery
 from tidegate.model.types import Field, Struct
@@ -25,6 +26,10 @@ WHOLE = Struct(
         Field("row_index", t.LONG, False),
     )
 )
+
+
+def here(path: Path) -> SourceFile:
+    return SourceFile(str(path), str(path))
 
 
 @pytest.mark.parametrize(
@@ -46,7 +51,7 @@ def test_every_field_says_what_spark_says(tmp_path: Path) -> None:
     file = tmp_path / "a b.json"
     file.write_text("{}\n")
     os.utime(file, ns=(0, 1_700_000_000_123_456_789))
-    (value,) = metadata_of(str(file), WHOLE).to_list()
+    (value,) = metadata_of(here(file), WHOLE).to_list()
     uri = f"{tmp_path}/a%20b.json"
     assert value == {
         "file_path": f"file:{uri}",
@@ -62,18 +67,18 @@ def test_every_field_says_what_spark_says(tmp_path: Path) -> None:
 def test_only_the_fields_asked_for_are_made(tmp_path: Path) -> None:
     (tmp_path / "x").write_text("1")
     some = Struct((Field("file_name", t.STRING, False),))
-    assert metadata_of(str(tmp_path / "x"), some).to_list() == [{"file_name": "x"}]
+    assert metadata_of(here(tmp_path / "x"), some).to_list() == [{"file_name": "x"}]
 
 
 def test_a_field_that_nobody_knows_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x").write_text("1")
     with pytest.raises(InvalidQuery, match="row_commit_version"):
-        metadata_of(str(tmp_path / "x"), Struct((Field("row_commit_version", t.LONG),)))
+        metadata_of(here(tmp_path / "x"), Struct((Field("row_commit_version", t.LONG),)))
 
 
 def test_rows_are_numbered_from_where_the_piece_begins(tmp_path: Path) -> None:
     (tmp_path / "x").write_text("1")
-    one = metadata_of(str(tmp_path / "x"), WHOLE)
+    one = metadata_of(here(tmp_path / "x"), WHOLE)
     frame = pl.DataFrame({METADATA: one.new_from_index(0, 3)})
     numbered = with_row_index(frame, 40).get_column(METADATA)
     assert numbered.struct.field("row_index").to_list() == [40, 41, 42]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from types import SimpleNamespace
 
 import msgspec
 import polars as pl
@@ -16,7 +17,7 @@ from tidegate.model.snapshot import KeyGroupRange, SourceProgress, Split, SplitP
 from tidegate.operators.ports import SourceConnector
 from tidegate.operators.protocol import OperatorContext, Restored
 from tidegate.operators.source import ASK_AGAIN_MS, POLL_MAX_MS, POLL_MIN_MS, FromSource, SourceOperator
-from tidegate.testing.scripted import ScriptedSource, ScriptedSplit
+from tidegate.testing.scripted import ScriptedReader, ScriptedSource, ScriptedSplit
 
 NAME = OperatorId("source-0")
 
@@ -189,6 +190,29 @@ def test_a_split_without_rows_beside_a_busy_one_is_idle_when_it_has_been_asked_f
     statuses = [e for e in seen if isinstance(e, SourceStatus)]
     assert statuses == [SourceStatus(frozenset({0, 1}), holding=False), SourceStatus(frozenset({1}), holding=False)]
     assert Idle() not in seen
+
+
+class Fetched(ScriptedReader):
+    """Its rows are on their way until a test says otherwise."""
+
+    awaits_rows = True
+
+    def read(self, rows_max: int, now_ms: int) -> pl.DataFrame | None:
+        return None if self.awaits_rows else super().read(rows_max, now_ms)
+
+
+def test_a_split_whose_rows_are_on_their_way_is_not_idle_however_long_that_takes() -> None:
+    """Nor is the source: its rows would be late when they come."""
+    scripted = ScriptedSource([ScriptedSplit(frame(1))])
+    reader = Fetched(scripted, 0, 0)
+    source = make()
+    source._connector = SimpleNamespace(open=lambda split, position: reader)  # type: ignore[assignment]
+    source.assign(assign(0, 0), 0)
+    source.assign(assign(1), 0)
+    seen = [element for now_ms in range(0, 10_000, 50) for element in source.poll(100, now_ms)]
+    assert seen == [SourceStatus(frozenset({0}), holding=False)]
+    reader.awaits_rows = False
+    assert numbers(drain(source, 10_000)) == [(0, [1])]
 
 
 def test_a_source_that_has_just_run_out_of_rows_is_not_idle_however_long_they_took() -> None:

@@ -8,7 +8,6 @@ from urllib.parse import unquote, urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from tidegate.connectors.options import Options
-from tidegate.model.errors import InvalidQuery
 from tidegate.plan.relational import Scan
 
 _TEXT_ONLY_DEFAULT = "only Spark's default is built: leave it out, or convert the column in the query"
@@ -20,7 +19,7 @@ class FileSourceConfig:
 
     format: str
     path: str
-    """Local path; may contain ``* ? [] {}``."""
+    """A local path, or the URL of a store; may contain ``* ? [] {}``."""
     recursive: bool = False
     name_filter: str | None = None
     """``pathGlobFilter``: matched against the file's name alone."""
@@ -39,7 +38,7 @@ class FileSourceConfig:
 def parse_source(scan: Scan, *, warn: bool = False) -> FileSourceConfig:
     """Validates the options of ``scan``. ``warn``: also report options that nobody knows (once, on the driver)."""
     options = Options(scan.options, f"{scan.format} source")
-    path = local_path(options.required("path", "load(path) names the directory to watch"), options.what)
+    path = input_location(options.required("path", "load(path) names the directory to watch"))
     options.ignore("maxFilesPerTrigger", "maxBytesPerTrigger", "maxFileAge", "inferSchema", "mergeSchema", "maxColumns")
     options.ignore("maxCachedFiles", "discardCachedInputRatio", "enforceSchema", "samplingRatio", "prefersDecimal")
     options.refuse("latestFirst", hint="files are read in the order they were written; leave the option out")
@@ -72,26 +71,18 @@ def parse_source(scan: Scan, *, warn: bool = False) -> FileSourceConfig:
     return config
 
 
-def local_path(path: str, what: str) -> str:
-    """A plain path, or a ``file:`` URI as Spark writes them (``file:/x`` and ``file:///x``)."""
-    scheme = _scheme(path)
-    if scheme not in ("", "file"):
-        raise InvalidQuery(
-            f"the {what} cannot reach {path!r}: only local paths and file:// are built",
-            hint="copy the files to a directory that every executor mounts",
-        )
-    return unquote(urlsplit(path).path) if scheme else path
+def input_location(path: str) -> str:
+    """A plain path for a ``file:`` URI as Spark writes them (``file:/x`` and ``file:///x``); anything else as it was given."""
+    return unquote(urlsplit(path).path) if _scheme(path) == "file" else path
 
 
 def output_location(path: str) -> str:
     """An absolute path for a local one; the URL of a store as it was given."""
-    match _scheme(path):
-        case "":
-            return str(Path(path).absolute())
-        case "file":
-            return str(Path(unquote(urlsplit(path).path)).absolute())
-        case _:
-            return path
+    return path if is_remote(path) else str(Path(input_location(path)).absolute())
+
+
+def is_remote(path: str) -> bool:
+    return _scheme(path) not in ("", "file")
 
 
 def _scheme(path: str) -> str:

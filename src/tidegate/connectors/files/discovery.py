@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import msgspec
 
-from tidegate.connectors.files.config import FileSourceConfig
+from tidegate.connectors.files.config import FileSourceConfig, is_remote
 from tidegate.connectors.files.listing import Listing
 from tidegate.connectors.files.splits import SEGMENT_SIZE, FileSplit, KnownFiles, decode_split, seal, unseal
-from tidegate.model.errors import CorruptSnapshot
+from tidegate.connectors.files.store_listing import StoreListing
+from tidegate.model.errors import Bug, CorruptSnapshot
 from tidegate.model.snapshot import Split
+from tidegate.operators.output_directory import OpenDirectory
 
 
 class FileEnumerator:
@@ -17,12 +19,21 @@ class FileEnumerator:
     """
 
     def __init__(self, config: FileSourceConfig, *, bounded: bool) -> None:
-        self._listing = Listing(config)
+        self._config = config
+        self._listing: Listing | StoreListing | None = None if is_remote(config.path) else Listing(config)
         self._stops = bounded
         self._looked = False
         self._known: set[str] = set()
         self._segments: list[bytes] = []
         self._newest: list[FileSplit] = []
+
+    def reach(self, open_directory: OpenDirectory) -> None:
+        if self._listing is None:
+            self._listing = StoreListing(self._config, open_directory)
+
+    def check(self) -> None:
+        if isinstance(self._listing, StoreListing):
+            self._listing.check()
 
     @property
     def bounded(self) -> bool:
@@ -31,6 +42,8 @@ class FileEnumerator:
     def discover(self, now_ms: int) -> tuple[Split, ...]:
         if self.bounded:
             return ()
+        if self._listing is None:
+            raise Bug(f"the files source was not told how to reach {self._config.path}")
         found = self._listing.new_files(self._known, now_ms)
         self._looked = True
         return tuple(self._remember(FileSplit(path=file.path, size_bytes=file.size_bytes)) for file in found)

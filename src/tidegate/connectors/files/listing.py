@@ -1,22 +1,22 @@
-"""What is new in a directory tree, without reading all of it each time."""
+"""What is new in a directory tree on a disk, without reading all of it each time."""
 
 from __future__ import annotations
 
-import fnmatch
 import glob
 import os
-import re
 import time
 from collections.abc import Iterator, Set
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from tidegate.connectors.files.config import FileSourceConfig
+from tidegate.connectors.files.found import PATTERN, Found, is_entered, is_filtered, is_hidden, unlisted, without_braces
 from tidegate.connectors.files.local_directory import LocalDirectory
-from tidegate.connectors.files.spark_log import SparkLog
-from tidegate.model.errors import InvalidQuery, Unavailable
-from tidegate.model.os_errors import explain
+from tidegate.connectors.files.logged_files import LoggedFiles, logged_or_listed
+from tidegate.connectors.files.spark_log import LoggedFile
+from tidegate.model.errors import InvalidQuery
 
 SETTLED_MS = 2_000
 """The coarsest clock of a file system in use. A directory touched more recently than this may change again in the same tick."""
@@ -24,17 +24,6 @@ TRUST_FACTOR = 500
 """An unchanged directory is believed for this many times as long as listing it took: small ones are listed every time."""
 TRUST_MAX_MS = 10_000
 """Some network file systems do not date their directories: nothing stays unseen for longer than this."""
-
-_GLOB = re.compile(r"[*?\[{]")
-_BRACES = re.compile(r"\{([^{}]*)\}")
-
-
-class Found(NamedTuple):
-    """A file seen on disk. Sorts in the order in which files are read: oldest first, then by name."""
-
-    mtime_ns: int
-    path: str
-    size_bytes: int
 
 
 class Version(NamedTuple):
@@ -66,16 +55,12 @@ class Listing:
     def __init__(self, config: FileSourceConfig) -> None:
         self._config = config
         self._listed: dict[str, Listed] = {}
-        self._log = None if _GLOB.search(config.path) else LoggedFiles(os.path.abspath(config.path))  # noqa: PTH100
+        self._log = None if PATTERN.search(config.path) else _logged_files(os.path.abspath(config.path))  # noqa: PTH100
 
     def new_files(self, known: Set[str], now_ms: int) -> list[Found]:
         """Files that exist now and are not in ``known``, in reading order. The caller knows them from now on."""
-        if self._log is None or not self._log.exists:
-            found = self._new_in_directories(known, now_ms)
-            # Asked again: a sink begins its log before its first file, so a file seen without a log belongs to none.
-            if self._log is None or not self._log.exists:
-                return found
-        return [file for file in self._log.new_files() if file.path not in known and not self._filtered(file.path)]
+        found = logged_or_listed(self._log, lambda: self._new_in_directories(known, now_ms))
+        return [file for file in found if file.path not in known and not is_filtered(file.path, self._config)]
 
     def _new_in_directories(self, known: Set[str], now_ms: int) -> list[Found]:
         found: list[Found] = []
@@ -104,7 +89,7 @@ class Listing:
         except FileNotFoundError:
             return  # Removed between listing the parent and entering it.
         except OSError as error:
-            raise _unlisted(directory, error) from error
+            raise unlisted(directory, error) from error
         listed[directory] = before
         for inner in before.directories:
             self._walk(inner, known, now_ms, found, listed)
@@ -119,18 +104,18 @@ class Listing:
                     continue
                 settled = settled and not entry.is_symlink()
                 if entry.is_dir():
-                    if self._config.recursive or "=" in entry.name:
+                    if is_entered(entry.name, self._config):
                         directories.append(entry.path)
                 else:
                     files = self._stat(entry.path)
                     found.extend(files)
-                    settled = settled and bool(files or self._filtered(entry.path))
+                    settled = settled and bool(files or is_filtered(entry.path, self._config))
         cost_ms = (time.perf_counter() - begin_s) * 1000
         trust_ms = min(TRUST_FACTOR * cost_ms, TRUST_MAX_MS) if settled else 0.0
         return Listed(version, tuple(sorted(directories)), now_ms + trust_ms)
 
     def _stat(self, path: str) -> tuple[Found, ...]:
-        if self._filtered(path):
+        if is_filtered(path, self._config):
             return ()
         try:
             status = Path(path).stat()
@@ -138,73 +123,25 @@ class Listing:
             return ()  # Moved away since it was listed.
         return (Found(status.st_mtime_ns, path, status.st_size),) if status.st_size else ()
 
-    def _filtered(self, path: str) -> bool:
-        wanted = self._config.name_filter
-        return wanted is not None and not fnmatch.fnmatchcase(Path(path).name, wanted)
 
-
-class LoggedFiles:
-    """The files that a directory's ``_spark_metadata`` log names, in the order in which they were committed."""
-
-    def __init__(self, root: str) -> None:
-        self._log = SparkLog(LocalDirectory(Path(root)))
-        self._root = root
-        self._real = os.path.realpath(root)
-        self._seen = -1
-
-    @property
-    def exists(self) -> bool:
-        try:
-            return self._log.exists
-        except OSError as error:
-            raise _unlisted(self._root, error) from error
-
-    def new_files(self) -> list[Found]:
-        """Those logged since the last call, and perhaps more."""
-        try:
-            logged = self._log.read(self._seen)
-        except OSError as error:
-            raise explain(error, "read", self._log) from error
-        self._seen = logged.latest
-        return [
-            Found(file.modification_time * 1_000_000, self._as_listed(file.local_path), file.size)
-            for file in logged.files
-            if file.size
-        ]
-
-    def _as_listed(self, path: str) -> str:
-        """The writer may have come by another way (a link): one file has one name here, however it was found."""
-        below = path.removeprefix(self._real + "/")
-        return path if below == path else f"{self._root}/{below}"
-
-
-def is_hidden(name: str) -> bool:
-    """Spark's rule: names it keeps for itself and files still being copied."""
-    return (name.startswith("_") and "=" not in name) or name.startswith(".") or name.endswith("._COPYING_")
-
-
-def _unlisted(directory: str, error: OSError) -> Unavailable:
-    return Unavailable(
-        f"cannot list {directory}: {error.strerror}", hint="the user that runs the driver must be able to read it"
-    )
+def _logged_files(root: str) -> LoggedFiles:
+    return LoggedFiles(LocalDirectory(Path(root)), partial(_as_listed, root, os.path.realpath(root)))
 
 
 def _roots(path: str) -> Iterator[str]:
     absolute = os.path.abspath(path)  # noqa: PTH100 - resolve() would follow links and rename the files
-    if not _GLOB.search(path):
+    if not PATTERN.search(path):
         if not os.path.lexists(path):
             raise InvalidQuery(f"the directory {path} does not exist", hint="create it, or correct load(path)")
         yield absolute
         return
-    for match in {match for pattern in _braces_expanded(absolute) for match in glob.glob(pattern)}:  # noqa: PTH207
+    for match in {match for pattern in without_braces(absolute) for match in glob.glob(pattern)}:  # noqa: PTH207
         if not is_hidden(os.path.basename(match)):  # noqa: PTH119 - thousands of matches, at every look
             yield match
 
 
-def _braces_expanded(pattern: str) -> list[str]:
-    """Hadoop's ``{a,b}``, which Python's glob does not know."""
-    braces = _BRACES.search(pattern)
-    if braces is None:
-        return [pattern]
-    head, tail = pattern[: braces.start()], pattern[braces.end() :]
-    return [full for choice in braces[1].split(",") for full in _braces_expanded(head + choice + tail)]
+def _as_listed(root: str, real: str, file: LoggedFile) -> str:
+    """The writer may have come by another way (a link, which leads to ``real``)."""
+    path = file.local_path
+    below = path.removeprefix(real + "/")
+    return path if below == path else f"{root}/{below}"

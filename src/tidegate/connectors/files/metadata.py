@@ -7,6 +7,8 @@ from pathlib import PurePosixPath
 
 import polars as pl
 
+from tidegate.connectors.files.config import is_remote
+from tidegate.connectors.files.splits import SourceFile
 from tidegate.model.errors import InvalidQuery
 from tidegate.model.types import DataType, Struct
 from tidegate.operators.columns import polars_type
@@ -17,16 +19,16 @@ ROW_INDEX = "row_index"
 _PLAIN = frozenset("/;:@&=+$,-_.!~*'()")
 
 
-def metadata_of(path: str, of: DataType) -> pl.Series:
-    """One value of the struct ``of`` for the file at ``path``. A file is one block: what is larger is not cut in pieces."""
+def metadata_of(file: SourceFile, of: DataType) -> pl.Series:
+    """One value of the struct ``of`` for a file. A file is one block: what is larger is not cut in pieces."""
     if not isinstance(of, Struct):
         raise InvalidQuery(
             f"the column {METADATA} of a file source must be a struct", hint="select it as Spark offers it"
         )
-    status = os.stat(path)  # noqa: PTH116 - a path as it was listed
-    uri = escaped_uri(path)
+    status = os.stat(file.path)  # noqa: PTH116 - a path as it was listed; a copy has the times of its original
+    uri = escaped_uri(file.name)
     values: dict[str, object] = {
-        "file_path": f"file:{uri}",
+        "file_path": uri if is_remote(file.name) else f"file:{uri}",
         "file_name": PurePosixPath(uri).name,
         "file_size": status.st_size,
         "file_block_start": 0,

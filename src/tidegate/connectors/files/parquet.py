@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tidegate.connectors.files.metadata import with_row_index
-from tidegate.connectors.files.splits import FileSplit, ParquetPosition
+from tidegate.connectors.files.splits import ParquetPosition, SourceFile
 from tidegate.connectors.rows import RowShape
 from tidegate.model.errors import DataError
 
@@ -26,27 +26,24 @@ class ParquetReader:
     """
 
     def __init__(
-        self, split: FileSplit, shape: RowShape, constants: dict[str, pl.Series], position: bytes | None
+        self, file: SourceFile, shape: RowShape, constants: dict[str, pl.Series], position: bytes | None
     ) -> None:
-        self._path = split.path
+        self._name = file.name
         self._shape = shape
         try:
-            metadata = pq.read_metadata(split.path)
-            names = pq.read_schema(split.path).names
+            metadata = pq.read_metadata(file.path)
+            names = pq.read_schema(file.path).names
         except (pa.ArrowInvalid, OSError) as error:
             if isinstance(error, FileNotFoundError):
                 raise
-            raise corrupt(split.path, error) from error
+            raise corrupt(file.name, error) from error
         self._group_rows = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
-        self._stored = _stored_names(names, shape.columns, split.path)
+        self._stored = _stored_names(names, shape.columns, file.name)
         self._piece_rows = _piece_rows(metadata, set(self._stored.values()))
         self._constants = constants
-        self._lazy = pl.scan_parquet(split.path, parallel="none", glob=False, missing_columns="insert")
-        if position is None:
-            self._group, self._row = 0, 0
-        else:
-            at = msgspec.msgpack.decode(position, type=ParquetPosition)
-            self._group, self._row = at.group, at.row
+        self._lazy = pl.scan_parquet(file.path, parallel="none", glob=False, missing_columns="insert")
+        at = ParquetPosition() if position is None else msgspec.msgpack.decode(position, type=ParquetPosition)
+        self._group, self._row = at.group, at.row
         self._piece: pl.DataFrame | None = None
         self._piece_start = 0
         self._skip_finished_groups()
@@ -73,7 +70,7 @@ class ParquetReader:
         return self._group >= len(self._group_rows)
 
     def describe(self) -> str:
-        return f"{self._path} row group {self._group} row {self._row}"
+        return f"{self._name} row group {self._group} row {self._row}"
 
     def close(self) -> None:
         self._piece = None
@@ -90,11 +87,11 @@ class ParquetReader:
         except (pl.exceptions.PolarsError, OSError) as error:
             if isinstance(error, FileNotFoundError):
                 raise
-            raise corrupt(self._path, error) from error
+            raise corrupt(self._name, error) from error
         if frame.height != count:
-            raise corrupt(self._path, f"{frame.height} rows where its footer promises {count}")
+            raise corrupt(self._name, f"{frame.height} rows where its footer promises {count}")
         whole = with_row_index(with_constants(frame, self._constants), offset)
-        return self._shape.rows(whole, self._path)
+        return self._shape.rows(whole, self._name)
 
     def _skip_finished_groups(self) -> None:
         while not self.finished and self._row >= self._group_rows[self._group]:

@@ -12,7 +12,7 @@ import polars as pl
 from tidegate.connectors.files.config import FileSourceConfig
 from tidegate.connectors.files.lines import LineBlocks, to_newlines
 from tidegate.connectors.files.parquet import corrupt, with_constants
-from tidegate.connectors.files.splits import FileSplit, LinePosition
+from tidegate.connectors.files.splits import LinePosition, SourceFile
 from tidegate.connectors.rows import RowShape
 from tidegate.connectors.text_values import from_json, json_type
 from tidegate.model import types as t
@@ -38,19 +38,19 @@ class LineReader:
 
     def __init__(
         self,
-        split: FileSplit,
+        file: SourceFile,
         shape: RowShape,
         constants: dict[str, pl.Series],
         parse: ParseLines,
         position: bytes | None,
     ) -> None:
-        at = LinePosition(offset=0, row=0) if position is None else msgspec.msgpack.decode(position, type=LinePosition)
-        self._path = split.path
+        at = LinePosition() if position is None else msgspec.msgpack.decode(position, type=LinePosition)
+        self._name = file.name
         self._shape = shape
         self._constants = constants
         self._parse = parse
         self._row = at.row
-        self._blocks = LineBlocks(split.path, at.offset)
+        self._blocks = LineBlocks(file.path, at.offset)
 
     def read(self, rows_max: int, now_ms: int) -> pl.DataFrame | None:
         while True:  # A block may hold blank lines or a header only.
@@ -58,7 +58,7 @@ class LineReader:
             try:
                 block = self._blocks.take(rows_max)
             except (OSError, EOFError) as error:
-                raise corrupt(self._path, error) from error
+                raise corrupt(self._name, error) from error
             if block is None:
                 return None
             frame = self._parse(Lines(to_newlines(block), first, where))
@@ -75,7 +75,7 @@ class LineReader:
         return self._blocks.finished
 
     def describe(self) -> str:
-        return f"{self._path} row {self._row}"
+        return f"{self._name} row {self._row}"
 
     def close(self) -> None:
         self._blocks.close()

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import msgspec
 import polars as pl
 
-from tidegate.connectors.files.config import FileSourceConfig, parse_source
+from tidegate.connectors.files.config import FileSourceConfig, is_remote, parse_source
 from tidegate.connectors.files.csv import csv_parser
+from tidegate.connectors.files.found import split_pattern, without_braces
 from tidegate.connectors.files.metadata import METADATA, metadata_of
 from tidegate.connectors.files.parquet import ParquetReader
 from tidegate.connectors.files.partitions import partition_values
 from tidegate.connectors.files.records import LineReader, ParseLines, json_parser, text_parser
-from tidegate.connectors.files.splits import FileSplit, decode_split
+from tidegate.connectors.files.remote_reader import RemoteReader
+from tidegate.connectors.files.splits import FileSplit, LinePosition, ParquetPosition, SourceFile, decode_split
 from tidegate.connectors.rows import RowShape
 from tidegate.connectors.text_values import from_text
-from tidegate.model.errors import DataError, Unavailable
+from tidegate.model.errors import Bug, DataError, Unavailable
 from tidegate.model.snapshot import Split
 from tidegate.model.types import Field, Schema, simple_string
+from tidegate.operators.output_directory import LocalCopy, OpenDirectory, RemoteDirectory
 from tidegate.operators.ports import SplitReader
 from tidegate.plan.relational import Scan
 
@@ -29,25 +35,53 @@ class FileSource:
         self._scan = scan
         self._config: FileSourceConfig = parse_source(scan)
         self._shape = RowShape(scan)
+        self._open_directory: OpenDirectory | None = None
+        self._directories: list[RemoteDirectory] = []
+        """Opened so far, with their connections."""
+
+    def reach(self, open_directory: OpenDirectory) -> None:
+        self._open_directory = open_directory
 
     def open(self, split: Split, position: bytes | None) -> SplitReader:
         file = decode_split(split.payload)
-        try:
-            self._check_unchanged(file)
-            return self._reader(file, position)
-        except FileNotFoundError as error:
-            raise Unavailable(
-                f"the source file {file.path} was deleted before it was read",
-                hint="put it back, or start from a new checkpoint location; source files must stay until they are read",
-            ) from error
-        except PermissionError as error:
-            raise Unavailable(
-                f"may not read the source file {file.path}",
-                hint="give the user that runs the executors read permission",
-            ) from error
+        if is_remote(file.path):
+            return self._await(file, position)
+        with _explained(file.path):
+            _check_unchanged(file, Path(file.path).stat().st_size)
+            return self._reader(SourceFile(file.path, file.path), position)
 
-    def _reader(self, file: FileSplit, position: bytes | None) -> SplitReader:
-        constants = self._path_columns(file.path) | self._metadata(file.path)
+    def _await(self, file: FileSplit, position: bytes | None) -> RemoteReader:
+        copy = self._fetch(file.path)
+
+        def open_copy() -> SplitReader | None:
+            with _explained(file.path):
+                status = copy.status
+                if status is None:
+                    return None
+                _check_unchanged(file, status.size_bytes)
+                return self._reader(SourceFile(copy.path, file.path), position)
+
+        return RemoteReader(file.path, copy, open_copy, position or self._beginning)
+
+    def _fetch(self, url: str) -> LocalCopy:
+        directory = next((one for one in self._directories if url.startswith(f"{one.url}/")), None)
+        if directory is None:
+            if self._open_directory is None:
+                raise Bug(f"the files source was not told how to reach {url}")
+            # A path that the query had in an earlier life may be none of its own now.
+            above = [
+                root for root, _ in map(split_pattern, without_braces(self._config.path)) if url.startswith(f"{root}/")
+            ]
+            directory = self._open_directory(above[0] if above else url.rpartition("/")[0])
+            self._directories.append(directory)
+        return directory.fetch(url.removeprefix(f"{directory.url}/"))
+
+    @property
+    def _beginning(self) -> bytes:
+        return msgspec.msgpack.encode(ParquetPosition() if self._config.format == "parquet" else LinePosition())
+
+    def _reader(self, file: SourceFile, position: bytes | None) -> SplitReader:
+        constants = self._path_columns(file.name) | self._metadata(file)
         match self._config.format:
             case "parquet":
                 return ParquetReader(file, self._shape, constants, position)
@@ -87,14 +121,29 @@ class FileSource:
                 )
         return columns
 
-    def _metadata(self, path: str) -> dict[str, pl.Series]:
+    def _metadata(self, file: SourceFile) -> dict[str, pl.Series]:
         named = zip(self._scan.columns, self._scan.schema, strict=True)
-        return {name: metadata_of(path, field.type) for name, field in named if name == METADATA}
+        return {name: metadata_of(file, field.type) for name, field in named if name == METADATA}
 
-    def _check_unchanged(self, file: FileSplit) -> None:
-        size_bytes = Path(file.path).stat().st_size
-        if size_bytes != file.size_bytes:
-            raise DataError(
-                f"the source file {file.path} was changed after it was discovered: {file.size_bytes} bytes then, {size_bytes} now",
-                hint="write files elsewhere and move them in when they are complete; never append to or replace them",
-            )
+
+def _check_unchanged(file: FileSplit, size_bytes: int) -> None:
+    if size_bytes != file.size_bytes:
+        raise DataError(
+            f"the source file {file.path} was changed after it was discovered: {file.size_bytes} bytes then, {size_bytes} now",
+            hint="write files elsewhere and move them in when they are complete; never append to or replace them",
+        )
+
+
+@contextmanager
+def _explained(path: str) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise Unavailable(
+            f"the source file {path} was deleted before it was read",
+            hint="put it back, or start from a new checkpoint location; source files must stay until they are read",
+        ) from error
+    except PermissionError as error:
+        raise Unavailable(
+            f"may not read the source file {path}", hint="give the user that runs the executors read permission"
+        ) from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -18,18 +19,27 @@ class FileSplit(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag
     size_bytes: int
 
 
+class SourceFile(NamedTuple):
+    """A discovered file on a disk of this machine."""
+
+    path: str
+    """Where it is read."""
+    name: str
+    """What people know it by: the same path, or a URL if this is a copy."""
+
+
 class ParquetPosition(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="parquet/1"):
     """The next row: ``row`` of row group ``group``."""
 
-    group: int
-    row: int
+    group: int = 0
+    row: int = 0
 
 
 class LinePosition(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="line/1"):
     """The next line starts at byte ``offset`` (of the decompressed text); ``row`` lines came before it."""
 
-    offset: int
-    row: int
+    offset: int = 0
+    row: int = 0
 
 
 class KnownFiles(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="known-files/1"):

@@ -1,0 +1,131 @@
+"""What is new in a directory of a store.
+
+Nothing there tells cheaply that nothing has changed, so every look lists all that is below the path (Spark does the same).
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import logging
+from collections.abc import Iterator, Set
+from functools import partial
+from urllib.parse import unquote, urlsplit
+
+from tidegate.connectors.files.config import FileSourceConfig
+from tidegate.connectors.files.found import (
+    PATTERN,
+    Found,
+    is_entered,
+    is_filtered,
+    is_hidden,
+    split_pattern,
+    without_braces,
+)
+from tidegate.connectors.files.logged_files import LoggedFiles, logged_or_listed
+from tidegate.connectors.files.spark_log import LOG_DIRECTORY, LoggedFile
+from tidegate.model.errors import InvalidQuery, Unavailable
+from tidegate.operators.output_directory import OpenDirectory, RemoteDirectory
+
+log = logging.getLogger("tidegate")
+
+
+class StoreListing:
+    """Finds files that are not known yet, with the rules of a ``Listing``.
+
+    A store that does not answer while the query runs is asked again at the next look: what is there is not lost meanwhile.
+    """
+
+    def __init__(self, config: FileSourceConfig, open_directory: OpenDirectory) -> None:
+        self._config = config
+        self._branches = [Branch(path, config, open_directory) for path in without_braces(config.path)]
+        self._log: LoggedFiles | None = None
+        if not PATTERN.search(config.path):
+            directory = self._branches[0].directory
+            self._log = LoggedFiles(directory, partial(_as_listed, directory.url))
+        self._open_directory = open_directory
+        self._has_looked = False
+        self._in_trouble = False
+
+    def check(self) -> None:
+        for branch in self._branches:
+            branch.directory.check()
+        self._refuse_file()
+
+    def new_files(self, known: Set[str], now_ms: int) -> list[Found]:
+        """Files that exist now and are not in ``known``, in reading order. The caller knows them from now on."""
+        try:
+            found = self._new_files(known)
+        except Unavailable as trouble:
+            if not self._has_looked:
+                raise
+            if not self._in_trouble:
+                log.warning("%s (%s); new files are looked for again and again", trouble.message, trouble.hint)
+            self._in_trouble = True
+            return []
+        self._has_looked, self._in_trouble = True, False
+        return found
+
+    def _new_files(self, known: Set[str]) -> list[Found]:
+        found = logged_or_listed(self._log, lambda: self._listed(known))
+        return [file for file in found if file.path not in known and not is_filtered(file.path, self._config)]
+
+    def _listed(self, known: Set[str]) -> list[Found]:
+        return sorted({file for branch in self._branches for file in branch.files() if file.path not in known})
+
+    def _refuse_file(self) -> None:
+        """An object's name, taken for a directory, would be an empty one for ever."""
+        folder, _, name = self._config.path.rstrip("/").rpartition("/")
+        if self._log is None or folder.endswith("/"):
+            return
+        try:
+            status = self._open_directory(folder).status(name)
+        except (InvalidQuery, Unavailable):
+            return  # The folder may be none of ours to ask about: the root of HDFS, a prefix that the key gives no right to.
+        if status is not None:
+            raise InvalidQuery(
+                f"{self._config.path} is a file", hint="a stream reads a directory, or a pattern such as name*"
+            )
+
+
+class Branch:
+    """One path without braces: the directory above the first pattern in it, and the patterns below that."""
+
+    def __init__(self, path: str, config: FileSourceConfig, open_directory: OpenDirectory) -> None:
+        root, self._patterns = split_pattern(path)
+        self._config = config
+        self.directory: RemoteDirectory = open_directory(root)
+
+    def files(self) -> Iterator[Found]:
+        for name, status in self.directory.found(self._enters):
+            if status.size_bytes and self._wants(name):
+                yield Found(status.modified_ms * 1_000_000, f"{self.directory.url}/{name}", status.size_bytes)
+
+    def _enters(self, directory: str) -> bool:
+        depth = directory.count("/")
+        name = directory.rpartition("/")[2]
+        return self._matches(depth, name) if depth < len(self._patterns) else is_entered(name, self._config)
+
+    def _wants(self, path: str) -> bool:
+        depth = path.count("/")
+        name = path.rpartition("/")[2]
+        if is_hidden(name):
+            return False
+        return depth >= len(self._patterns) or (depth == len(self._patterns) - 1 and self._matches(depth, name))
+
+    def _matches(self, depth: int, name: str) -> bool:
+        pattern = self._patterns[depth]
+        last = depth == len(self._patterns) - 1
+        hidden = is_hidden(name) if last else name.startswith(".") and not pattern.startswith(".")
+        return fnmatch.fnmatchcase(name, pattern) and not hidden
+
+
+def _as_listed(root_url: str, file: LoggedFile) -> str:
+    """The writer may have come by another scheme for the same store."""
+    named, root = urlsplit(file.path), root_url.partition("://")[2]
+    path = f"{named.netloc}{unquote(named.path)}"
+    if not path.startswith(root + "/"):
+        raise InvalidQuery(
+            f"{LOG_DIRECTORY} in {root_url} names {file.path}, which lies elsewhere",
+            hint="read the directory by the name under which it was written, or move the log away and read it without",
+        )
+    return f"{root_url}/{path.removeprefix(root + '/')}"
