@@ -6,6 +6,7 @@ import json
 import logging
 import sys
 import time
+from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
@@ -146,6 +147,21 @@ def test_large_messages_and_small_limits_are_read_all_the_same(kafka: Broker) ->
     fill(kafka, topic, written)
     limits = {"kafka_max_partition_fetch_bytes": "1000", "kafka_fetch_max_bytes": "2000000"}
     assert values(Reading(kafka_scan(kafka, subscribe=topic, **limits)).until_finished()) == written
+
+
+def test_partitions_whose_answers_do_not_fit_into_one_take_turns(kafka: Broker) -> None:
+    """Brokers fill an answer from the front: who always stands there would be read to its end before the others, and their
+    event time would run apart."""
+    topic = kafka.topic(partitions=3)
+    for partition in range(3):
+        for number in range(8):
+            fill(kafka, topic, [f"{number}".ljust(400_000)], partition)
+    limits = {"kafka_fetch_max_bytes": 1_000_000}
+    reading = Reading(kafka_scan(kafka, ("partition",), subscribe=topic, **limits))
+    early = Counter(partition for (partition,) in reading.until(12)[:12])
+    assert len(early) == 3 and min(early.values()) >= 2
+    assert Counter(partition for (partition,) in reading.until_finished()) == dict.fromkeys(range(3), 8)
+    reading.stop()
 
 
 def test_fetching_goes_on_as_soon_as_there_is_room_again(kafka: Broker, monkeypatch: pytest.MonkeyPatch) -> None:

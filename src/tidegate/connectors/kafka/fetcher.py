@@ -57,6 +57,7 @@ class Fetcher:
         self._leaders = PartitionLeaders(brokers)
         self._limits, self._bytes_max, self._committed_only = limits, bytes_max, committed_only
         self._streams: dict[Place, Stream] = {}
+        """In the order in which brokers are asked for them: they fill an answer from the front."""
         self._held_up = False
         """Something was not asked for because too much waits for the slot."""
         self._trouble = ""
@@ -201,6 +202,7 @@ class Fetcher:
                 raise MalformedAnswer(f"{end - start} bytes of {stream.place} without a whole batch")
             received = Received(content[: whole + SPARE_BYTES], stream.following, part.aborted)
             stream.arrived(received, following, epoch)
+            self._streams[stream.place] = self._streams.pop(stream.place)  # the others come before it the next time
         if stream.following >= part.end:
             stream.found_end = stream.following
         if end - start < LITTLE_BYTES:

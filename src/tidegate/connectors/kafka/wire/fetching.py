@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from tidegate.connectors.kafka.wire.codec import NO_TAGS, Bytes, Reader, array, int8, int32, int64, string
-from tidegate.connectors.kafka.wire.producing import Partition, by_topic
+from tidegate.connectors.kafka.wire.producing import Partition, by_topic, in_order
 from tidegate.connectors.kafka.wire.requests import Request
 
 _NOBODY = -1  # as the id of a replica: a consumer
@@ -64,6 +64,8 @@ class Limits:
 
 
 def fetch(wanted: Mapping[Partition, Wanted], limits: Limits, *, committed_only: bool) -> Request[Fetch]:
+    """Brokers fill their answer in the order of ``wanted``."""
+
     def read(reader: Reader) -> Fetch:
         reader.int32()
         error = reader.int16()
@@ -89,7 +91,7 @@ def fetch(wanted: Mapping[Partition, Wanted], limits: Limits, *, committed_only:
         + int32(limits.bytes_max)
         + int8(_READ_COMMITTED if committed_only else _READ_UNCOMMITTED)
         + _WITHOUT_SESSION
-        + array(tuple(string(topic) + array(tuple(map(one, some))) + NO_TAGS for topic, some in by_topic(wanted)))
+        + array(tuple(string(topic) + array(tuple(map(one, some))) + NO_TAGS for topic, some in in_order(wanted)))
         + array(())  # nothing is forgotten
         + string("")  # no rack
     )

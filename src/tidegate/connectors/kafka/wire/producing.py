@@ -38,7 +38,12 @@ class Topic:
 
 def by_topic(partitions: Iterable[Partition]) -> list[tuple[str, list[Partition]]]:
     """As requests name them."""
-    return [(topic, list(some)) for topic, some in groupby(sorted(partitions), key=lambda one: one[0])]
+    return in_order(sorted(partitions))
+
+
+def in_order(partitions: Iterable[Partition]) -> list[tuple[str, list[Partition]]]:
+    """As they come: a topic is named again when others stood in between."""
+    return [(topic, list(some)) for topic, some in groupby(partitions, key=lambda one: one[0])]
 
 
 def topics(names: Iterable[str]) -> Request[dict[str, Topic]]:
