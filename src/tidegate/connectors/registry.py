@@ -29,7 +29,7 @@ class SourceFormat(Protocol):
         ...
 
     def enumerator(self, scan: Scan, config: QueryConfig, /) -> SplitEnumerator:
-        """Driver side. Validates all options; raises InvalidQuery before anything runs."""
+        """Driver side. Validates all options and asks nobody; raises InvalidQuery before anything runs."""
         ...
 
 

@@ -54,4 +54,4 @@ def test_who_shows_none_is_told_so_at_the_start(kafka: Broker, monkeypatch: pyte
     with pytest.raises(TidegateError, match="certificate"):
         CONNECTORS.committer(sink_node(kafka.mutual_bootstrap, topic, **trusting(kafka)))
     with pytest.raises(TidegateError, match="certificate"):
-        enumerator(kafka_reading.kafka_scan(kafka, subscribe=topic, **trusting(kafka)), kafka_reading.ENDLESS)
+        enumerator(kafka_reading.kafka_scan(kafka, subscribe=topic, **trusting(kafka)), kafka_reading.ENDLESS).check()

@@ -647,14 +647,14 @@ def test_a_broker_that_dies_and_comes_back_costs_nothing_but_time(
 
 def test_a_missing_topic_is_one_clear_error_before_anything_runs(kafka: Broker) -> None:
     with pytest.raises(InvalidQuery, match="there is no topic or partition nowhere at 127"):
-        enumerator(kafka_scan(kafka, subscribe="nowhere"), ENDLESS)
+        enumerator(kafka_scan(kafka, subscribe="nowhere"), ENDLESS).check()
 
 
 def test_an_unreachable_broker_is_one_clear_error_in_time() -> None:
     scan = kafka_scan(_Nobody(), subscribe="topic")  # pyright: ignore[reportArgumentType]
     began = time.monotonic()
     with pytest.raises(Unavailable, match=r"no answer from Kafka at 127.0.0.1:1:.*Connection refused"):
-        enumerator(scan, ENDLESS)
+        enumerator(scan, ENDLESS).check()
     assert time.monotonic() - began < 60
 
 
@@ -676,7 +676,7 @@ def test_wrong_credentials_are_one_clear_error_without_waiting(kafka: Broker) ->
     options = _login(kafka, USER, "guessed", "PLAIN")
     began = time.monotonic()
     with pytest.raises(InvalidQuery, match=r"may not log in at .*Authentication failed") as raised:
-        enumerator(kafka_scan(kafka, subscribe="topic", **options), ENDLESS)
+        enumerator(kafka_scan(kafka, subscribe="topic", **options), ENDLESS).check()
     assert time.monotonic() - began < ANSWER_TIMEOUT_S
     assert "guessed" not in str(raised.value)
 

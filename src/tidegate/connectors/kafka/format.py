@@ -22,9 +22,7 @@ def source(scan: Scan) -> KafkaSource:
 
 def enumerator(scan: Scan, config: QueryConfig) -> KafkaEnumerator:
     parsed = parse_kafka(scan.format, scan.options, warn=True)
-    found = KafkaEnumerator(parsed, Cluster(parsed), bounded=config.bounded)
-    found.check()
-    return found
+    return KafkaEnumerator(parsed, Cluster(parsed), bounded=config.bounded)
 
 
 def sink(node: Sink) -> KafkaSink:
