@@ -191,7 +191,7 @@ def test_compressed_lines_are_known_by_their_name_in_the_store(source: Input) ->
 
 @pytest.mark.parametrize("form", ["parquet", "csv"])
 def test_reading_goes_on_at_every_position(source: Input, form: str) -> None:
-    """T13: positions are those of the file in the store, whichever copy is read."""
+    """Positions are those of the file in the store, whichever copy is read."""
     frame = pl.DataFrame({"n": range(50)}, schema={"n": pl.Int64})
     source.write("x", frame if form == "parquet" else frame.write_csv(include_header=False))
     scan = source.scan(form, (Field("n", LONG),))
