@@ -6,6 +6,7 @@ PY := .venv/bin/python
 SEEDS ?= 500
 RUNS ?= 20
 SECONDS ?= 180
+SINK_SECONDS ?= 300
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test check fast bench cost simulate fuzz model mutants soak chaos lock clean
@@ -62,7 +63,7 @@ mutants: setup  ## plant every known protocol bug in turn: simulator or model ch
 soak: setup  ## the tests that `make test` has in a short version only
 	@.venv/bin/pytest $(TESTS) -m soak --durations=10 $(PYTEST)
 
-chaos: setup  ## real Spark: SECONDS=180 of kills and freezes, the harm of less, then RUNS=20 runs with a kill each
+chaos: setup  ## real Spark: SECONDS=180 of kills and freezes, SINK_SECONDS=300 for each real sink, the harm of less, RUNS=20 timed kills
 	@$(PY) tools/storm.py --seconds $(SECONDS)
 	@$(PY) tools/storm.py --seconds 60 --checkpoints s3
 	@$(PY) tools/storm.py --seconds 60 --checkpoints hdfs
@@ -70,8 +71,7 @@ chaos: setup  ## real Spark: SECONDS=180 of kills and freezes, the harm of less,
 	@$(PY) tools/storm.py --harm at-least-once
 	@$(PY) tools/storm.py --harm alignment
 	@$(PY) tools/storm.py --harm look
-	@$(PY) tools/connector_storm.py --sink kafka --seconds 300
-	@for sink in parquet delta iceberg postgres; do $(PY) tools/connector_storm.py --sink $$sink --seconds 60 || exit 1; done
+	@for sink in kafka parquet delta iceberg postgres; do $(PY) tools/connector_storm.py --sink $$sink --seconds $(SINK_SECONDS) || exit 1; done
 	@$(PY) tools/chaos.py --runs $(RUNS)
 
 lock: setup  ## compile requirements.lock again from pyproject.toml
