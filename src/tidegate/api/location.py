@@ -20,7 +20,7 @@ from tidegate.checkpoint.recovery import Refusal, choose
 from tidegate.checkpoint.storing import error_from
 from tidegate.model.errors import CorruptSnapshot, InvalidQuery, TidegateError
 from tidegate.model.ids import Attempt, PipelineId
-from tidegate.storage.errors import Refused
+from tidegate.storage.errors import mistakes_told
 from tidegate.storage.spreading import side_by_side
 
 log = logging.getLogger("tidegate")
@@ -39,13 +39,10 @@ class StartFrom:
 def check_store(store: BlobStore, location: str) -> None:
     """Raises InvalidQuery for a store that would let two drivers own one pipeline, or that lets nobody write."""
     question = probe(secrets.token_hex(16))
-    try:
+    with mistakes_told():
         first = store.create(question.key, question.first)
         second = store.create(question.key, question.second)
         store.delete(question.key)
-    except Refused as refusal:
-        # Nothing runs yet: it is better told now than tried again and again.
-        raise InvalidQuery(refusal.message, hint=refusal.hint) from refusal
     judge(location, first, second)
 
 

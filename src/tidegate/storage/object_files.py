@@ -79,9 +79,7 @@ class ObjectFiles(ObjectBlobStore):
             answer = obstore.get(self._clients.normal, key, options={"range": (0, PART_BYTES)})
             first = bytes(answer.bytes())
         except Exception as failure:
-            if self._says_absent(failure):
-                raise FileNotFoundError(errno.ENOENT, "no such object", key) from failure
-            raise self._error(failure, "read", key) from failure
+            raise self._unread(failure, key) from failure
         return Fetched(_status(answer.meta), self._pieces(key, first, answer.meta))
 
     def _pieces(self, key: str, first: bytes, meta: ObjectMeta) -> Generator[bytes]:
@@ -96,9 +94,11 @@ class ObjectFiles(ObjectBlobStore):
                 hint="never replace source files; give new ones new names",
             ) from replaced
         except Exception as failure:
-            if self._says_absent(failure):
-                raise FileNotFoundError(errno.ENOENT, "no such object", key) from failure
-            raise self._error(failure, "read", key) from failure
+            raise self._unread(failure, key) from failure
+
+    def _unread(self, failure: Exception, key: str) -> Exception:
+        absent = self._says_absent(failure)
+        return FileNotFoundError(errno.ENOENT, "no such object", key) if absent else self._error(failure, "read", key)
 
 
 def _status(found: ObjectMeta) -> FileStatus:

@@ -8,14 +8,13 @@ import secrets
 import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from functools import partial
 from typing import IO, Protocol, cast
 
 from tidegate.checkpoint.ports import BlobStore, Created, Probe, judge
 from tidegate.model.errors import InvalidQuery
 from tidegate.operators.output_directory import FileStatus, RemoteDirectory
-from tidegate.storage.errors import Refused
+from tidegate.storage.errors import mistakes_told
 from tidegate.storage.local_copy import FILES_AT_ONCE, Fetched, FetchedCopy
 from tidegate.storage.options import NO_OPTIONS, StorageOptions
 from tidegate.storage.places import BucketPlace, HdfsPlace, LocalPlace, place_of
@@ -76,14 +75,14 @@ class StoreDirectory:
     def make(self) -> None:
         """Whether the store refuses a name that is taken is tried out: the order of commits rests on it."""
         question = Probe(f"_tidegate/probe/{secrets.token_hex(8)}")
-        with _mistakes_told():
+        with mistakes_told():
             first = self._store.create(question.key, question.first)
             second = self._store.create(question.key, question.second)
             self._store.delete(question.key)
         judge(self.url, first, second)
 
     def check(self) -> None:
-        with _mistakes_told():
+        with mistakes_told():
             next(self._store.walk(), None)
 
     def draft(self, name: str) -> StoredDraft:
@@ -153,15 +152,6 @@ class StoredDraft:
 
     def discard(self) -> None:
         self.file.close()
-
-
-@contextmanager
-def _mistakes_told() -> Iterator[None]:
-    """Nothing runs yet: what a store refuses is better told now than tried again and again."""
-    try:
-        yield
-    except Refused as refusal:
-        raise InvalidQuery(refusal.message, hint=refusal.hint) from refusal
 
 
 def open_directory(location: str, options: StorageOptions = NO_OPTIONS) -> RemoteDirectory:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gzip
 import logging
-import threading
-import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -13,6 +11,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from tests.e2e.scenario import wait_until
 from tests.integration.stores.conftest import Home
 from tests.integration.stores.file_output import Output
 from tests.servers.buckets import bucket_server
@@ -35,7 +34,6 @@ from tidegate.storage.options import storage_options
 from tidegate.storage.output_directory import open_directory
 
 LINES = (Field("value", STRING),)
-WAIT_S = 30.0
 
 
 class Input:
@@ -97,14 +95,7 @@ def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     directory.mkdir()
     monkeypatch.setenv("SPARK_LOCAL_DIRS", str(directory))
     yield directory
-    eventually(lambda: not list(directory.iterdir()) if directory.exists() else True)
-
-
-def eventually(what: Any) -> None:
-    deadline_s = time.monotonic() + WAIT_S
-    while not what():
-        assert time.monotonic() < deadline_s
-        threading.Event().wait(0.005)
+    wait_until(lambda: not list(directory.iterdir()), "an empty scratch directory")
 
 
 def arrived(reader: SplitReader, rows_max: int = 1_000) -> pl.DataFrame | None:
@@ -115,7 +106,7 @@ def arrived(reader: SplitReader, rows_max: int = 1_000) -> pl.DataFrame | None:
         found.append(reader.read(rows_max, 0))
         return found[-1] is not None or reader.finished
 
-    eventually(reads)
+    wait_until(reads, "the file")
     return found[-1]
 
 
@@ -271,7 +262,7 @@ def test_a_file_that_nobody_wants_any_more_is_not_kept(source: Input, scratch: P
     scan = source.scan()
     connector = source.connectors.source(scan)
     readers = [connector.open(split, None) for split in source.enumerator(scan).discover(0)]
-    eventually(lambda: list(scratch.iterdir()))
+    wait_until(lambda: list(scratch.iterdir()), "a copy under way")
     for reader in readers:
         reader.close()
 
@@ -347,7 +338,7 @@ def test_a_store_that_does_not_answer_is_asked_again(source: Input, caplog: pyte
         proxy.faults.stalled = False
     assert len([one for one in caplog.messages if "looked for again" in one]) == 1
     source.write("b", "2\n")
-    eventually(lambda: len(watching.discover(0)) == 1)
+    wait_until(lambda: len(watching.discover(0)) == 1, "the new file")
 
 
 def test_a_source_that_was_not_told_how_to_reach_a_store_does_not_take_it_for_a_directory(source: Input) -> None:

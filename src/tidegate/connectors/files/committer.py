@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
+from tidegate.connectors.files.config import is_remote
 from tidegate.connectors.files.ledger import Epoch, Ledger, RecordLedger, SparkLedger
 from tidegate.connectors.files.listing import is_hidden
-from tidegate.connectors.files.local_directory import directory_at, is_local
+from tidegate.connectors.files.local_directory import directory_at
 from tidegate.connectors.files.merging import groups, merge_lines, merge_parquet
 from tidegate.connectors.files.parallel import side_by_side
 from tidegate.connectors.files.sink_config import FileSinkConfig, parse_sink
@@ -38,11 +39,11 @@ class FileSinkCommitter:
     def __init__(self, sink: Sink) -> None:
         self._config = parse_sink(sink, warn=True)
         self._names = StagingNames.of(sink)
-        if is_local(self._config.location):
+        if not is_remote(self._config.location):
             self._begin(directory_at(self._config.location, None))
 
     def reach(self, open_directory: OpenDirectory) -> None:
-        if not is_local(self._config.location):
+        if is_remote(self._config.location):
             self._begin(open_directory(self._config.location))
 
     def _begin(self, output: OutputDirectory) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from tidegate.connectors.durable import create_whole, make_directory, sync
+from tidegate.connectors.files.config import is_remote
 from tidegate.model.errors import Bug
 from tidegate.operators.output_directory import FileStatus, OpenDirectory, OutputDirectory
 
@@ -107,12 +108,8 @@ class LocalDraft:
 
 def directory_at(location: str, open_remote: OpenDirectory | None) -> OutputDirectory:
     """``location``: an absolute path, or the URL of a store."""
-    if is_local(location):
+    if not is_remote(location):
         return LocalDirectory(Path(location))
     if open_remote is None:
         raise Bug(f"the files sink was not told how to reach {location}")
     return open_remote(location)
-
-
-def is_local(location: str) -> bool:
-    return location.startswith("/")
