@@ -9,7 +9,7 @@ SECONDS ?= 180
 SINK_SECONDS ?= 300
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check fast bench cost simulate fuzz model mutants soak chaos lock clean
+.PHONY: help setup demo test check fast bench cost simulate fuzz model mutants soak chaos order eventtime lock clean
 
 help:  ## this list
 	@echo "Tidegate: PySpark streaming queries, continuously and exactly once."
@@ -48,7 +48,7 @@ cost: setup  ## what checkpoints cost: a gigabyte of state, CPU per row, a slow 
 	@$(PY) -m benchmarks.many_slots
 
 simulate: setup  ## the protocol under faults: SEEDS=500 runs, or one with SEED=n
-	@$(PY) -m tidegate.testing.simulation $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
+	@$(PY) -m tidegate.testing.simulation $(if $(SEED),--seed $(SEED),--seeds $(SEEDS)) $(if $(EVENT_TIME),--event-time)
 
 fuzz: SEEDS = 2000
 fuzz: setup  ## random queries against Spark batch, killed and rescaled on the way: SEEDS=2000, or one with SEED=n
@@ -73,6 +73,16 @@ chaos: setup  ## real Spark: SECONDS=180 of kills and freezes, SINK_SECONDS=300 
 	@$(PY) tools/storm.py --harm look
 	@for sink in kafka parquet delta iceberg postgres; do $(PY) tools/connector_storm.py --sink $$sink --seconds $(SINK_SECONDS) || exit 1; done
 	@$(PY) tools/chaos.py --runs $(RUNS)
+
+order: ROWS = 20000000
+order: setup  ## Kafka → Kafka, checkpoints every 200 ms, ROWS=20000000: is every row in order, in peace and with kills?
+	@$(PY) tools/kafka_order.py --rows $(ROWS)
+	@$(PY) tools/kafka_order.py --rows $(ROWS) --kills
+
+eventtime: RUNS = 10
+eventtime: setup  ## real Spark beside Structured Streaming, RUNS=10 of each scenario: is any row late that must not be? how soon is a window out?
+	@$(PY) tools/event_time.py --runs $(RUNS)
+	@$(PY) tools/event_time.py --latency
 
 lock: setup  ## compile requirements.lock again from pyproject.toml
 	@.tools/bin/uv pip compile --quiet --universal --generate-hashes --no-header --extra java --extra all --group dev --python-version 3.11 \

@@ -1,7 +1,7 @@
-"""Seeded tables for differential tests: nulls, unicode, extremes, negative numbers, rows out of time order, several files.
+"""Seeded tables for differential tests: nulls, unicode, extremes, negative numbers, times in no order, several files.
 
-Floats are dyadic and bounded, so that their sums are exact in any order. Rows are late by at most ``DISORDER`` against their
-neighbours, and the files are numbered against time, so that reading them in name order meets time backwards.
+Floats are dyadic and bounded, so that their sums are exact in any order. Every file covers the whole time of its table, its rows in random
+order: far more disorder than any query's delay. Times have microseconds, some are equal, also over files, and some events have none.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ import pyarrow.parquet as pq
 
 START = datetime.datetime(2026, 3, 1, 23, 59, 0, tzinfo=datetime.UTC)
 """A minute before midnight: windows, dates and hours all change inside the data."""
-DISORDER = datetime.timedelta(seconds=5)
 KEYS = ("ann", "bob", "Zoë", "日本", "emoji 🎈", "", " padded ", "ANN")
 LONGS = (0, 1, -1, 2**53, -(2**53), 2**63 - 1, -(2**63))
 
@@ -66,7 +65,6 @@ def events(seed: int, rows: int = 1_500) -> list[dict[str, Any]]:
         return None if chance.random() < nulls else value
 
     def event(number: int) -> dict[str, Any]:
-        late = DISORDER * chance.random()
         return {
             "id": number,
             "key": maybe(chance.choice(KEYS)),
@@ -78,7 +76,7 @@ def events(seed: int, rows: int = 1_500) -> list[dict[str, Any]]:
             "ratio": maybe(chance.choice((0.0, 1.5, -2.25, float("nan"), float("inf"), float("-inf")))),
             "cost": maybe(decimal.Decimal(chance.randrange(-(10**6), 10**6)).scaleb(-2)),
             "flag": maybe(chance.random() < 0.5),
-            "ts": START + datetime.timedelta(milliseconds=80 * number) - late,
+            "ts": maybe(_moment(chance, 80 * number), nulls=0.02),
             "day": maybe(datetime.date(1969, 12, 1) + datetime.timedelta(days=chance.randrange(-400, 40_000))),
             "text": maybe(f"{chance.choice(('The quick', 'Ünïcode', 'tab	bed', ''))} {chance.choice(KEYS)}"),
             "raw": maybe(chance.randbytes(chance.randrange(4))),
@@ -87,6 +85,12 @@ def events(seed: int, rows: int = 1_500) -> list[dict[str, Any]]:
         }
 
     return [event(number) for number in range(rows)]
+
+
+def _moment(chance: random.Random, about_ms: int) -> datetime.datetime:
+    """Within five seconds, to the microsecond; one in ten at a full second."""
+    moment = START + datetime.timedelta(milliseconds=about_ms, seconds=-5 * chance.random())
+    return moment.replace(microsecond=0) if chance.random() < 0.1 else moment
 
 
 def bids(seed: int, rows: int = 2_000) -> list[dict[str, Any]]:
@@ -98,7 +102,7 @@ def bids(seed: int, rows: int = 2_000) -> list[dict[str, Any]]:
             "price": round(10 ** (chance.random() * 6) * 100),
             "channel": chance.choice(("Google", "Facebook", "Baidu", "Apple", f"channel-{chance.randrange(50)}")),
             "url": f"https://auction.test/{chance.randrange(65536):04x}/item.htm?query=1&channel_id={number % 97}",
-            "date_time": START + datetime.timedelta(milliseconds=25 * number) - DISORDER * chance.random(),
+            "date_time": _moment(chance, 25 * number),
         }
         for number in range(rows)
     ]
@@ -139,26 +143,27 @@ def write_tables(root: Path, seed: int) -> None:
         "auctions": (AUCTIONS, auctions(seed)),
         "persons": (PERSONS, persons(seed)),
     }
+    chance = random.Random(seed)
     for name, (schema, rows) in tables.items():
-        _write_parquet(root / name, schema, rows)
-    _write_json(root / "bids_json", bids(seed))
+        _write_parquet(root / name, schema, dealt(chance, rows))
+    _write_json(root / "bids_json", dealt(chance, bids(seed)))
 
 
-def _pieces(rows: list[dict[str, Any]], count: int = 5) -> list[list[dict[str, Any]]]:
-    """Consecutive stretches of time, the latest first."""
-    size = -(-len(rows) // count)
-    return [rows[low : low + size] for low in range(0, len(rows), size)][::-1]
+def dealt(chance: random.Random, rows: list[dict[str, Any]], count: int = 5) -> list[list[dict[str, Any]]]:
+    """Any row into any file, in random order."""
+    shuffled = chance.sample(rows, len(rows))
+    return [piece for number in range(count) if (piece := shuffled[number::count])]
 
 
-def _write_parquet(folder: Path, schema: pa.Schema, rows: list[dict[str, Any]]) -> None:
+def _write_parquet(folder: Path, schema: pa.Schema, pieces: list[list[dict[str, Any]]]) -> None:
     folder.mkdir(parents=True)
-    for number, piece in enumerate(_pieces(rows)):
+    for number, piece in enumerate(pieces):
         pq.write_table(pa.Table.from_pylist(piece, schema=schema), folder / f"part-{number}.parquet")
 
 
-def _write_json(folder: Path, rows: list[dict[str, Any]]) -> None:
+def _write_json(folder: Path, pieces: list[list[dict[str, Any]]]) -> None:
     folder.mkdir(parents=True)
-    for number, piece in enumerate(_pieces(rows)):
+    for number, piece in enumerate(pieces):
         lines = (json.dumps(row, default=_iso, ensure_ascii=False) for row in piece)
         (folder / f"part-{number}.json").write_text("\n".join(lines) + "\n", encoding="utf-8")
 

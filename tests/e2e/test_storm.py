@@ -59,3 +59,19 @@ def test_from_kafka_over_a_join_and_windows_every_sink_has_spark_batchs_rows_aft
     wanted = {"slot kills", "driver kills", "freezes", "broker kills", "cuts"}
     wanted |= {"PostgreSQL kills"} if sink == "postgres" else set()
     assert all(happened[kind] for kind in wanted), output
+
+
+def test_from_kafka_to_kafka_rows_keep_their_order_over_checkpoints():
+    """T75: one key per partition, as many checkpoints as there can be; and the last value of each key in output mode update."""
+    code, output = storm("--rows", "2000000", "--checkpoint", "20", program="kafka_order.py")
+    assert code == 0, output
+    assert "OK: 2,000,000 rows in order" in output
+
+
+@pytest.mark.soak
+def test_from_kafka_to_kafka_rows_keep_their_order_though_slots_driver_and_broker_die():
+    """T75"""
+    often = ("--slot-every", "4", "--driver-every", "14", "--broker-every", "16", "--freeze-every", "11")
+    code, output = storm("--rows", "4000000", "--kills", "--seconds", "40", *often, program="kafka_order.py")
+    assert code == 0, output
+    assert "OK: 4,000,000 rows in order" in output

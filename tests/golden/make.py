@@ -19,7 +19,7 @@ import tidegate
 from tidegate.checkpoint.manifest import Manifest, decode
 from tidegate.spark.session import local_session
 
-LOCATIONS = (*world.QUERIES, "job")
+LOCATIONS = (*world.QUERIES, *world.APART, "job")
 
 
 def main(target: Path, what: list[str]) -> None:
@@ -48,7 +48,7 @@ def make_location(spark: SparkSession, name: str, target: Path) -> None:
     world.write_input(world.PLACE / "in")
     rows = world.rows_of(spark, streaming=True)
     options: dict[str, object] = {
-        "batchRowsMax": 1 if name in ("joined", "job") else 40,
+        "batchRowsMax": 1 if name in ("joined", "job", "twice") else 40,
         "alignedTimeout": "1 ms" if name == "overtaken" else "off",
     }
     ck = str(world.PLACE / "ck")
@@ -59,7 +59,9 @@ def make_location(spark: SparkSession, name: str, target: Path) -> None:
         running: Any = job.start()
         outputs = tuple(world.JOB)
     else:
-        frame = world.overtaken(rows, slow=True) if name == "overtaken" else world.QUERIES[name](rows)
+        frame = (
+            world.overtaken(rows, slow=True) if name == "overtaken" else {**world.QUERIES, **world.APART}[name](rows)
+        )
         running = world.writer(frame, name, checkpointLocation=ck, **options).trigger(checkpoint="1 hour").start()
         outputs = (name,)
     try:

@@ -97,20 +97,31 @@ def small(rows: DataFrame) -> DataFrame:
     return with_time(rows).where("v % 100 < 50").select("ts", "v")
 
 
+def twice(rows: DataFrame) -> DataFrame:
+    """Both halves were read from one source once; they filter differently."""
+    few = with_time(rows).where("v % 7 = 1").union(with_time(rows).where("v % 7 = 2"))
+    return few.groupBy(F.window("ts", "10 seconds"), "k").agg(F.count("*").alias("n"))
+
+
 QUERIES = {"windows": windows, "overtaken": overtaken, "joined": joined}
 """One query, one location."""
+APART = {"twice": twice}
+"""Queries that were read as one and are read as two now."""
 JOB = {"counts": windows, "few": small}
 """Two queries that filter differently behind one ``withWatermark`` over one source."""
 
 
 def writer(df: DataFrame, output: str, **options: object) -> Any:
     return (
-        tidegate.writeStream(df).format("parquet").options(parallelism=2, **options).option("path", str(PLACE / output))
+        tidegate.writeStream(df)
+        .format("parquet")
+        .options(**{"parallelism": 2, **options})
+        .option("path", str(PLACE / output))
     )
 
 
 def expected(spark: SparkSession, query: str) -> list[str]:
-    return comparable({**QUERIES, **JOB}[query](rows_of(spark, streaming=False)))
+    return comparable({**QUERIES, **APART, **JOB}[query](rows_of(spark, streaming=False)))
 
 
 def comparable(rows: DataFrame) -> list[str]:

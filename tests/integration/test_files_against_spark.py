@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime
+import json
+import os
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -15,9 +17,15 @@ from tests.unit.connectors.test_file_sink import prepared
 
 from tidegate.catalyst.translate import SinkRequest, translate
 from tidegate.connectors.files.committer import FileSinkCommitter
+from tidegate.connectors.files.config import parse_source
+from tidegate.connectors.files.discovery import FileEnumerator
+from tidegate.connectors.files.footers import earliest_times
+from tidegate.connectors.files.found import Found
 from tidegate.connectors.files.sink import FileSink
+from tidegate.connectors.files.splits import decode_split
 from tidegate.connectors.spark_types import spark_schema
 from tidegate.model import types as t
+from tidegate.model.errors import InvalidQuery
 from tidegate.model.ids import Attempt, OperatorId, SlotIndex
 from tidegate.model.types import Field, Schema
 from tidegate.operators.columns import polars_schema
@@ -251,3 +259,64 @@ def test_times_in_names_of_directories_are_in_the_sessions_zone(spark: SparkSess
         ]
     finally:
         spark.conf.set("spark.sql.session.timeZone", "UTC")
+
+
+def batches_of_spark(spark: SparkSession, inbox: Path, checkpoints: Path, **limits: int) -> list[list[str]]:
+    """Names of the files that a run of Structured Streaming reads together, by its own log."""
+    reader = spark.readStream.format("text")
+    for name, value in limits.items():
+        reader = reader.option(name, value)
+    writer = reader.load(str(inbox)).writeStream.format("noop").option("checkpointLocation", str(checkpoints))
+    writer.trigger(availableNow=True).start().awaitTermination()
+    logs = sorted(
+        (log for log in (checkpoints / "sources" / "0").iterdir() if log.name.isdigit()), key=lambda log: int(log.name)
+    )
+    return [[Path(json.loads(line)["path"]).name for line in log.read_text().splitlines()[1:]] for log in logs]
+
+
+def batches_of_ours(inbox: Path, **limits: int) -> list[list[str]]:
+    scan = file_scan("text", inbox, (Field("value", t.STRING),), **limits)
+    found = FileEnumerator(parse_source(scan), bounded=True).discover(0)
+    batches: list[list[str]] = [[]]
+    for split in found:
+        if split.cut:
+            batches.append([])
+        batches[-1].append(Path(decode_split(split.payload).path).name)
+    return batches
+
+
+@pytest.mark.parametrize("limits", [{"maxFilesPerTrigger": 3}, {"maxBytesPerTrigger": 100}, {"maxBytesPerTrigger": 1}])
+def test_limits_make_the_batches_that_spark_makes(spark: SparkSession, tmp_path: Path, limits: dict[str, int]) -> None:
+    """Oldest first, whatever the names; a file that is larger than the limit is a batch of its own."""
+    inbox = tmp_path / "in"
+    for age, (name, size_bytes) in enumerate(zip("hcagbfed", (60, 40, 1, 500, 99, 1, 1, 70), strict=True)):
+        path = written(inbox / name, "x" * size_bytes)
+        os.utime(path, (1_700_000_000 + age, 1_700_000_000 + age))
+    assert batches_of_ours(inbox, **limits) == batches_of_spark(spark, inbox, tmp_path / "checkpoints", **limits)
+
+
+def test_both_limits_are_refused_as_spark_refuses_them(spark: SparkSession, tmp_path: Path) -> None:
+    written(tmp_path / "in" / "a", "x")
+    both = {"maxFilesPerTrigger": 1, "maxBytesPerTrigger": 1}
+    with pytest.raises(Exception, match="can't be both set"):
+        batches_of_spark(spark, tmp_path / "in", tmp_path / "checkpoints", **both)
+    with pytest.raises(InvalidQuery, match="both"):
+        batches_of_ours(tmp_path / "in", **both)
+
+
+def test_what_spark_writes_says_its_times_in_microseconds_and_not_in_int96(spark: SparkSession, tmp_path: Path) -> None:
+    for kind, known in (("TIMESTAMP_MICROS", True), ("TIMESTAMP_MILLIS", True), ("INT96", False)):
+        spark.conf.set("spark.sql.parquet.outputTimestampType", kind)
+        try:
+            spark.range(3).selectExpr("timestamp_micros(-1500000 + id * 1000000) as at").coalesce(1).write.parquet(
+                str(tmp_path / kind)
+            )
+        finally:
+            spark.conf.unset("spark.sql.parquet.outputTimestampType")
+        (path,) = (tmp_path / kind).glob("*.parquet")
+        (earliest,) = earliest_times(
+            [Found(0, str(path), path.stat().st_size)],
+            "at",
+            lambda name, start, stop: Path(name).read_bytes()[start:stop],
+        )
+        assert earliest == (-1_500_000 if known else None), kind

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from random import Random
 
 import polars as pl
@@ -29,6 +29,7 @@ from tidegate.plan.relational import (
 )
 from tidegate.testing.scripted import ScriptedConnectors, ScriptedSink, ScriptedSource, ScriptedSplit
 
+SECOND_US = 1_000_000
 WINDOW_S = 10
 DELAY_S = 5
 GAP_S = 2
@@ -69,24 +70,59 @@ def scan(number: int, suffix: str) -> Scan:
 
 def rows(random: Random, count: int, suffix: str, *, keys: int = 5, start_s: int = 0) -> pl.DataFrame:
     """Times rise by about a second per row and jitter by less than the watermark's delay. ``w``: end of the row's window."""
-    seconds = [start_s + i + random.randrange(DELAY_S) for i in range(count)]
-    stamp = lambda s: datetime.fromtimestamp(s, UTC)  # noqa: E731
+    return at(random, [(start_s + i + random.randrange(DELAY_S)) * SECOND_US for i in range(count)], suffix, keys=keys)
+
+
+def untidy(random: Random, count: int, suffix: str, *, keys: int = 5, start_s: int = 0) -> pl.DataFrame:
+    """Rows of a file as a shuffle may have written it: the order in it tells nothing, and times are not whole seconds."""
+    span_us = max(count, 1) * SECOND_US
+    shape = random.choice(("shuffled", "falling", "equal", "at the edges", "with one of the future"))
+    times = [start_s * SECOND_US + random.randrange(span_us) for _ in range(count)]
+    match shape:
+        case "falling":
+            times.sort(reverse=True)
+        case "equal":
+            times = times[:1] * count
+        case "at the edges":
+            edges = [us // (WINDOW_S * SECOND_US) * (WINDOW_S * SECOND_US) for us in times]
+            times = [max(us + random.choice((-1_000, -999, -1, 0, 1, 300, 999, 1_000)), 0) for us in edges]
+        case "with one of the future" if count:
+            times[random.randrange(count)] += 1_000_000 * SECOND_US
+        case _:
+            pass
+    return at(random, times, suffix, keys=keys)
+
+
+def at(random: Random, times_us: Sequence[int], suffix: str, *, keys: int) -> pl.DataFrame:
+    """A row at each of the times, in that order."""
+    window_us = WINDOW_S * SECOND_US
     data = {
-        f"ts{suffix}": [stamp(s) for s in seconds],
-        f"w{suffix}": [stamp((s // WINDOW_S + 1) * WINDOW_S) for s in seconds],
-        f"k{suffix}": [random.randrange(keys) for _ in seconds],
-        f"v{suffix}": [random.randrange(100) for _ in seconds],
+        f"ts{suffix}": times_us,
+        f"w{suffix}": [(us // window_us + 1) * window_us for us in times_us],
+        f"k{suffix}": [random.randrange(keys) for _ in times_us],
+        f"v{suffix}": [random.randrange(100) for _ in times_us],
     }
     kind = pl.Datetime("us", "UTC")
-    types = dict(zip(data, (kind, kind, pl.Int64(), pl.Int64()), strict=True))
-    return pl.DataFrame(data, schema=types)
+    return pl.DataFrame(data, schema=dict.fromkeys(data, pl.Int64())).cast({f"ts{suffix}": kind, f"w{suffix}": kind})
 
 
-def source(random: Random, suffix: str, *, splits: int, rows_max: int, keys: int = 5) -> ScriptedSource:
-    made = [
-        ScriptedSplit(rows(random, random.randrange(rows_max + 1), suffix, keys=keys, start_s=random.randrange(100)))
-        for _ in range(splits)
-    ]
+def source(
+    random: Random, suffix: str, *, splits: int, rows_max: int, keys: int = 5, nulls: bool = False
+) -> ScriptedSource:
+    """Untidy splits, many of them of the same time; some are empty. ``nulls``: some rows, and all of some splits, have no event time."""
+    made: list[ScriptedSplit] = []
+    for _ in range(splits):
+        frame = untidy(
+            random,
+            random.choice((0, random.randrange(rows_max + 1), random.randrange(rows_max + 1))),
+            suffix,
+            keys=keys,
+            start_s=random.choice((0, 50, random.randrange(100))),
+        )
+        if nulls and (share := random.choice((0, 0, 3, 1))):
+            none = pl.int_range(pl.len()) % share == 0
+            frame = frame.with_columns(pl.when(~none).then(pl.col(f"ts{suffix}")))
+        made.append(ScriptedSplit(frame))
     return ScriptedSource(made, batch_rows=random.randint(1, 20), hiccup=random.choice([0, 2, 3]))
 
 
@@ -158,23 +194,39 @@ def passing(random: Random) -> Pipeline:
 
 def windowed(random: Random) -> Pipeline:
     """Count and sum per window and key."""
-    read = source(random, "#1", splits=random.randint(1, 6), rows_max=60)
+    read = source(random, "#1", splits=random.randint(1, 6), rows_max=60, nulls=True)
     counted = count_and_sum(watermark(scan(0, "#1"), "ts#1"), ("w#1", "k#1"), "v#1", number=0, window="w#1")
     return _pipeline(sink(counted), [read], as_rows(grouped(all_rows(read), ["w#1", "k#1"], "v#1")))
 
 
 def union_of_two(random: Random) -> Pipeline:
     """Two sources, one watermark above their union, windows over both."""
-    reads = [source(random, suffix, splits=random.randint(1, 4), rows_max=40) for suffix in ("#1", "#2")]
     both = Union(schema=schema("#3"), inputs=(scan(0, "#1"), scan(1, "#2")))
-    counted = count_and_sum(watermark(both, "ts#3"), ("w#3", "k#3"), "v#3", number=0, window="w#3")
+    return _windows_of_two(random, watermark(both, "ts#3"))
+
+
+def two_streams(random: Random) -> Pipeline:
+    """Two sources, a watermark above each, windows over both: the slower one counts."""
+    streams = watermark(scan(0, "#1"), "ts#1"), watermark(scan(1, "#2"), "ts#2", 1)
+    return _windows_of_two(random, Union(schema=schema("#3"), inputs=streams))
+
+
+def one_without_time(random: Random) -> Pipeline:
+    """Two sources, a watermark above one of them only, windows over both."""
+    streams = watermark(scan(0, "#1"), "ts#1"), scan(1, "#2")
+    return _windows_of_two(random, Union(schema=schema("#3"), inputs=streams))
+
+
+def _windows_of_two(random: Random, both: Plan) -> Pipeline:
+    reads = [source(random, suffix, splits=random.randint(1, 4), rows_max=40, nulls=True) for suffix in ("#1", "#2")]
+    counted = count_and_sum(both, ("w#3", "k#3"), "v#3", number=0, window="w#3")
     frames = [all_rows(read).rename(lambda name: name.split("#")[0]) for read in reads]
     return _pipeline(sink(counted), reads, as_rows(grouped(pl.concat(frames), ["w", "k"], "v")))
 
 
 def twice_aggregated(random: Random) -> Pipeline:
     """Per window and key, then per window: two exchanges in a row."""
-    read = source(random, "#1", splits=random.randint(1, 4), rows_max=60)
+    read = source(random, "#1", splits=random.randint(1, 4), rows_max=60, nulls=True)
     first = count_and_sum(watermark(scan(0, "#1"), "ts#1"), ("w#1", "k#1"), "v#1", number=0, window="w#1")
     second = count_and_sum(first, ("w#1",), "s0#9", number=1, window="w#1")
     per_key = grouped(all_rows(read), ["w#1", "k#1"], "v#1")
@@ -225,7 +277,15 @@ def sessions(random: Random) -> Pipeline:
     return _pipeline(sink(merged), [read], as_rows(expected.drop("number")))
 
 
-PIPELINES: tuple[Callable[[Random], Pipeline], ...] = (passing, windowed, union_of_two, twice_aggregated, sessions)
+PIPELINES: tuple[Callable[[Random], Pipeline], ...] = (
+    passing,
+    windowed,
+    union_of_two,
+    two_streams,
+    one_without_time,
+    twice_aggregated,
+    sessions,
+)
 
 
 def _pipeline(plan: Sink, sources: list[ScriptedSource], expected: Rows) -> Pipeline:

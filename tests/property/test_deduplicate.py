@@ -142,8 +142,8 @@ class Deployment:
                     handle = ChunkHandle(
                         name=name, groups=chunk.groups, rows=chunk.rows.height, size_bytes=0, checksum=0
                     )
-                    stored.append(handle)
                 assert isinstance(handle, ChunkHandle)
+                stored.append(handle)
                 chunks.append(RestoredChunk(handle, self.store[handle.name]))
             values.append(state.value)
             operator.on_stored(number, tuple(stored))
@@ -199,9 +199,7 @@ def test_any_history_gives_the_rows_of_one_patient_reader(kind: str, history: li
                         passed += running.feed(event)
     rows, late = expected(of, events)
     assert sorted(passed) == sorted(rows)
-    if not any(isinstance(step, tuple) and step[0] == "kill" for step in history) and kind != (
-        "by the time among the keys"
-    ):
+    if kind != "by the time among the keys":  # Of late rows with equal keys in one batch only one may have come so far.
         assert running.late_rows == late
 
 

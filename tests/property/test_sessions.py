@@ -247,6 +247,7 @@ def test_sessions_equal_the_reference_through_kills_and_rescaling(
                 running.snapshot(complete=True)
                 running.deploy(again)
         assert running.state_rows == sum(map(len, reference.open.values()))
+        assert running.late == reference.late
     assert sorted(running.advance(WATERMARK_MAX_US), key=repr) == sorted(reference.advance(WATERMARK_MAX_US), key=repr)
     assert running.state_rows == 0
 

@@ -7,7 +7,7 @@ import pytest
 from tidegate.checkpoint import lifecycle
 from tidegate.testing.model import reactions
 from tidegate.testing.model.world import Bounds
-from tidegate.testing.mutants.catalogue import BY_NAME, MUTANTS, QUICK
+from tidegate.testing.mutants.catalogue import BY_NAME, MUTANTS, QUICK, TIMED
 from tidegate.testing.mutants.hunting import Killed, Survived, hunt
 from tidegate.testing.mutants.mutant import Mutant, worlds
 from tidegate.testing.mutants.planting import Planting
@@ -20,6 +20,13 @@ def test_the_ten_quickest_mutants_are_killed() -> None:
     """`make mutants` hunts all of them."""
     survivors = [f"{mutant.name}: {verdict.why}" for mutant, verdict in run(QUICK) if isinstance(verdict, Survived)]
     assert not survivors
+
+
+def test_every_bug_in_event_time_and_in_the_order_of_output_is_found() -> None:
+    """T26 T27 T69 T70 T71 T72 T75 T85 T86: by the worlds that know which rows may be late, and by the auditor of order."""
+    found = {mutant.name: verdict for mutant, verdict in run(TIMED)}
+    assert not {name: verdict.why for name, verdict in found.items() if isinstance(verdict, Survived)}
+    assert len(found) == 20
 
 
 def test_there_are_at_least_forty_mutants_each_with_a_name_and_a_harm_of_its_own() -> None:

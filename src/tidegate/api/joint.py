@@ -9,14 +9,17 @@ from functools import partial
 
 from tidegate.api.foreach_batch import refuse_starvation
 from tidegate.api.launch import PipelineRequest, QueryRequest, check_request, fingerprint_of, read_request, reread
+from tidegate.api.regrouping import Group, refuse_regrouped
+from tidegate.api.session_settings import session_storage
 from tidegate.api.settings import QueryOptions, sort_options
 from tidegate.api.triggers import Trigger
 from tidegate.catalyst.naming import Names
 from tidegate.catalyst.together import Component, together
 from tidegate.catalyst.translate import Translation
 from tidegate.model.errors import InvalidQuery
+from tidegate.plan.identity import pin_all
 from tidegate.spark.checks import is_one_host, slots_for_queries, task_slots
-from tidegate.storage.open import absolute_path
+from tidegate.storage.open import absolute_path, open_store
 
 _SAFE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.=-]*")
 _PER_PIPELINE = ("checkpointlocation", "startfrom")
@@ -46,6 +49,8 @@ def joint_pipelines(
     ]
     locations = [one.options.checkpoint_location for one in pipelines]
     _refuse_twice("checkpoint location", [absolute_path(one) for one in locations if one], "option checkpointLocation")
+    root = common.get("checkpointlocation")
+    refuse_regrouped(list(map(_group, pipelines)), None if root is None else str(root))
     shared = _share_slots(pipelines)
     _refuse_crowd(shared)
     return shared
@@ -76,6 +81,17 @@ def _pipeline(
         plans=component.plans,
         fingerprint=fingerprint_of([found[at] for at in members]),
         reread=partial(reread, requests, options, members),
+    )
+
+
+def _group(pipeline: PipelineRequest) -> Group:
+    plans = pin_all(pipeline.plans, pipeline.options.uids)
+    storage = pipeline.options.storage.over(session_storage(pipeline.session))
+    return Group(
+        tuple(request.query for request in pipeline.requests),
+        tuple(plan.id for plan in plans),
+        pipeline.options.checkpoint_location or "",
+        partial(open_store, options=storage, make=False),
     )
 
 

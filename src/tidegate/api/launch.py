@@ -14,6 +14,7 @@ import msgspec
 from pyspark.sql import DataFrame, SparkSession
 
 from tidegate.api.active import ACTIVE
+from tidegate.api.event_time import refuse_far_assigners
 from tidegate.api.explain import explain_query
 from tidegate.api.foreach_batch import FORMAT as FOREACH_BATCH
 from tidegate.api.foreach_batch import BatchCaller, BatchFunction, refuse_starvation
@@ -41,7 +42,7 @@ from tidegate.connectors.python_source.payload import pack
 from tidegate.connectors.registry import SINKS, RealConnectors, unknown_sink
 from tidegate.model.config import CheckpointMode, QueryConfig
 from tidegate.model.errors import InvalidQuery
-from tidegate.model.ids import PipelineId
+from tidegate.model.ids import OperatorId, PipelineId
 from tidegate.operators.ports import CheckedEnumerator
 from tidegate.plan.graph import JobGraph
 from tidegate.plan.identity import pin_all
@@ -276,11 +277,15 @@ def prepare(request: PipelineRequest) -> PreparedPipeline:
     check_whole_results(graph, config)
     storage = options.storage.over(session_storage(session))
     connectors = RealConnectors(open_directory=partial(open_directory, options=storage))
+    ordered: set[OperatorId] = set()
     for scan in graph.scans():
         connectors.source(scan)
         enumerator = connectors.enumerator(scan, config)
+        if getattr(enumerator, "ordered", False):
+            ordered.add(scan.id)
         if isinstance(enumerator, CheckedEnumerator):
             enumerator.check()
+    refuse_far_assigners(graph, ordered, config)
     guarantees = tuple(promised(connectors.sink(sink).guarantee, config.checkpoint_mode) for sink in graph.sinks())
     location, temporary = choose_location(request.name, options, session)
     ACTIVE.refuse_duplicates(request.name, location)

@@ -173,7 +173,17 @@ OPTIONS: tuple[Option, ...] = (
     # --- sources and rows
     Option("discoveryInterval", "discovery_interval_ms", ANY_DURATION, "how often sources look for new input"),
     Option(
-        "idleTimeout", "idle_timeout_ms", ANY_DURATION, "a source without rows this long stops holding watermarks back"
+        "idleTimeout",
+        "idle_timeout_ms",
+        ANY_DURATION,
+        "a log (a Kafka partition) whose source answers for this long that nothing is there stops holding back the others of its stream",
+    ),
+    Option(
+        "idleStreamTimeout",
+        "idle_stream_timeout_ms",
+        _OFF_OR,
+        "a stream that is quiet this long stops holding back those it meets; its next rows may then be late",
+        default="off",
     ),
     Option(
         "deadLetter",
@@ -207,7 +217,8 @@ OPTIONS: tuple[Option, ...] = (
         "unhealthyAfter",
         "unhealthy_after_ms",
         ANY_DURATION,
-        "without a completed checkpoint for this long a running query is unhealthy",
+        "without a completed checkpoint for this long a running query is unhealthy; so it is when a source that does not answer "
+        "has held event time back for this long (30 s)",
         default="ten intervals, at least 30 s",
     ),
     # --- restarts

@@ -15,7 +15,7 @@ from typing import Any
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from tidegate.api.explain import explain_query
-from tidegate.api.reports import QueryIdentity, Totals, build_report, describe_checkpoint
+from tidegate.api.reports import Held, QueryIdentity, Totals, build_report, describe_checkpoint
 from tidegate.api.static_tables import TableSweep
 from tidegate.checkpoint.effects import Failed, Fenced, Finished, Outcome, RequestDone, Stopped
 from tidegate.checkpoint.events import Afterwards
@@ -28,6 +28,7 @@ from tidegate.model.errors import TidegateError
 from tidegate.model.ids import Attempt
 from tidegate.plan.graph import JobGraph
 from tidegate.plan.relational import Sink
+from tidegate.spark.clock import monotonic_ms
 from tidegate.spark.driver import JobMaster
 from tidegate.spark.health import Health
 from tidegate.spark.settling import wait_until_read
@@ -36,6 +37,7 @@ from tidegate.storage.open import absolute_path, open_store
 from tidegate.storage.options import NO_OPTIONS, StorageOptions
 
 RECENT_REPORTS_MAX = 100
+LAST_REPORT_TIMEOUT_S = 5.0
 
 
 class StreamingQuery:
@@ -71,6 +73,8 @@ class StreamingQuery:
         self._storage = storage
         self._reports: deque[StreamingQueryProgress] = deque(maxlen=RECENT_REPORTS_MAX)
         self._totals: Totals | None = None
+        self._reported = threading.Event()
+        """The last report has been made."""
         self._reporter = threading.Thread(target=self._report, name=f"tidegate-reports-{identity.name}", daemon=True)
         self._reporter.start()
 
@@ -121,11 +125,13 @@ class StreamingQuery:
     def lastProgress(self) -> StreamingQueryProgress | None:
         """The newest report. Beyond PySpark's entries it has ``checkpoint``, and ``queries``: what each query of a job has written
         since the attempt began. None before the first."""
+        self._await_last_report()
         return self._reports[-1] if self._reports else None
 
     @property
     def recentProgress(self) -> list[StreamingQueryProgress]:
         """The last 100 reports, newest last."""
+        self._await_last_report()
         return list(self._reports)
 
     def awaitTermination(self, timeout: float | None = None) -> bool | None:
@@ -288,7 +294,10 @@ class StreamingQuery:
     def _report(self) -> None:
         while not self._master.ended.wait(self._config.progress_interval_ms / 1000):
             self._take_report()
-        self._take_report()
+        try:
+            self._take_report()
+        finally:
+            self._reported.set()
         if self._temporary and self.exception() is None:
             # Nobody chose this place and nobody can go on from it; after a failure it stays, to be looked at.
             shutil.rmtree(self.location, ignore_errors=True)
@@ -299,8 +308,19 @@ class StreamingQuery:
             done = {one.attempt for one in now.history.reports if one.outcome is CheckpointOutcome.COMMITTED}
             self._tables.after_commits(now.attempt, now.attempt in done)
         if now.slots:
-            report, self._totals = build_report(self._identity, self._graph, now, self._totals, self._sink_description)
+            report, self._totals = build_report(
+                self._identity, self._graph, now, self._totals, self._sink_description, self._held()
+            )
             self._reports.append(report)
+
+    def _held(self) -> list[Held]:
+        started_s = time.time() - monotonic_ms() / 1000
+        return [(one.holder, started_s + one.since_ms / 1000) for one in self._master.holds]
+
+    def _await_last_report(self) -> None:
+        """Once the query has ended, its last report is the one that counts: it is being made."""
+        if self._master.ended.is_set() and threading.current_thread() is not self._reporter:
+            self._reported.wait(LAST_REPORT_TIMEOUT_S)
 
 
 def error_of(outcome: Outcome | None) -> TidegateError | None:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from types import MappingProxyType
+from typing import Any, TypeAlias
 
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
+from tidegate.api.state_reports import LateRows, late_rows, metrics_name, slowest_us, state_reports
 from tidegate.checkpoint.statistics import CheckpointReport
 from tidegate.model.config import CheckpointMode
 from tidegate.model.elements import WATERMARK_MAX_US, WATERMARK_MIN_US
+from tidegate.model.holding import Holder
+from tidegate.model.ids import OperatorId
 from tidegate.plan.graph import JobGraph
-from tidegate.plan.relational import Aggregate, Scan, Sink
+from tidegate.plan.relational import AssignWatermark, Plan, Scan, Sink
 from tidegate.plan.shapes import place_of
+from tidegate.spark.holding import named
 from tidegate.spark.status import JobSnapshot
 
 
@@ -25,6 +30,11 @@ class Totals:
     at_s: float
     rows_in: int
     rows_out: int
+    late: Mapping[OperatorId, LateRows] = field(default_factory=lambda: MappingProxyType({}))
+
+
+Held: TypeAlias = tuple[Holder, float]
+"""Who holds event time back, and since when, in seconds of the wall clock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,25 +45,30 @@ class QueryIdentity:
 
 
 def build_report(
-    identity: QueryIdentity, graph: JobGraph, now: JobSnapshot, before: Totals | None, sink_description: str
+    identity: QueryIdentity,
+    graph: JobGraph,
+    now: JobSnapshot,
+    before: Totals | None,
+    sink_description: str,
+    held: Sequence[Held] = (),
 ) -> tuple[StreamingQueryProgress, Totals]:
     """The report of ``now``, with rates since ``before``, and the totals the next one starts from."""
     operators = now.operators()
 
-    def metrics_of(name: str) -> Any:
-        return next((metrics for label, metrics in operators.items() if label.split()[-1] == name), None)
+    def metrics_of(node: Plan) -> Any:
+        return operators.get(metrics_name(graph, node))
 
-    scans = {scan.id: metrics_of(scan.id) for scan in graph.scans()}
-    sinks = [metrics_of(sink.id) for sink in graph.sinks() if not sink.dead_letters]
+    scans = {scan.id: metrics_of(scan) for scan in graph.scans()}
+    sinks = [metrics_of(sink) for sink in graph.sinks() if not sink.dead_letters]
     rows_in = sum(metrics.rows_out for metrics in scans.values() if metrics)
     rows_out = sum(metrics.rows_in for metrics in sinks if metrics)
-    totals = Totals(now.taken_s, rows_in, rows_out)
+    late_before = before.late if before is not None else {}
+    totals = Totals(now.taken_s, rows_in, rows_out, late_rows(graph, now, late_before))
     # Counters start again with every attempt: a smaller number is a new beginning, not a negative rate.
     since = before if before is not None and before.rows_in <= rows_in and before.rows_out <= rows_out else None
     seconds = max(1e-3, totals.at_s - since.at_s) if since else 0.0
     new_rows = rows_in - since.rows_in if since else rows_in
     rate = new_rows / seconds if seconds else 0.0
-    watermarks = [m.watermark_us for m in operators.values() if m.watermark_us is not None]
     last = now.history.last_completed()
     report: dict[str, Any] = {
         "id": identity.id,
@@ -66,8 +81,8 @@ def build_report(
         "inputRowsPerSecond": rate,
         "processedRowsPerSecond": rate,
         "durationMs": {"checkpoint": last.duration_ms} if last else {},
-        "eventTime": _event_time(watermarks),
-        "stateOperators": [_state_operator(node, metrics_of) for node in _aggregates(graph)],
+        "eventTime": _event_time(graph, now, held),
+        "stateOperators": state_reports(graph, operators, late_before, totals.late),
         "sources": [_source(scan, now, new_rows, rate, len(scans), scans[scan.id]) for scan in graph.scans()],
         "sink": {
             "description": sink_description,
@@ -80,8 +95,10 @@ def build_report(
     }
     progress = StreamingQueryProgress.fromJson(report)
     progress["checkpoint"] = report["checkpoint"]
+    for shown, of in zip(progress["stateOperators"], report["stateOperators"], strict=True):
+        shown["id"] = of["id"]
     progress["queries"] = {
-        sink.query: {"sink": sink.id, "numOutputRows": metrics.rows_in if (metrics := metrics_of(sink.id)) else 0}
+        sink.query: {"sink": sink.id, "numOutputRows": metrics.rows_in if (metrics := metrics_of(sink)) else 0}
         for sink in graph.sinks()
         if sink.query
     }
@@ -105,40 +122,24 @@ def describe_checkpoint(report: CheckpointReport) -> dict[str, Any]:
     }
 
 
-def _aggregates(graph: JobGraph) -> list[Aggregate]:
-    return [node for stage in graph.stages for node in stage.nodes if isinstance(node, Aggregate)]
-
-
-def _event_time(watermarks: list[int]) -> dict[str, str]:
-    if not watermarks or min(watermarks) <= WATERMARK_MIN_US:
+def _event_time(graph: JobGraph, now: JobSnapshot, held: Sequence[Held]) -> dict[str, Any]:
+    if not any(isinstance(node, AssignWatermark) for stage in graph.stages for node in stage.nodes):
         return {}
-    lowest = min(watermarks)
-    return {"watermark": "drained" if lowest >= WATERMARK_MAX_US else _iso(lowest / 1e6)}
-
-
-def _state_operator(node: Aggregate, metrics_of: Callable[[str], Any]) -> dict[str, Any]:
-    metrics = metrics_of(node.id)
-    return {
-        "operatorName": node.id,
-        "numRowsTotal": metrics.state_rows if metrics else 0,
-        "numRowsUpdated": 0,
-        "allUpdatesTimeMs": int(metrics.busy_ms) if metrics else 0,
-        "numRowsRemoved": 0,
-        "allRemovalsTimeMs": 0,
-        "commitTimeMs": 0,
-        "memoryUsedBytes": metrics.state_bytes if metrics else 0,
-        "numRowsDroppedByWatermark": metrics.late_rows if metrics else 0,
-        "numShufflePartitions": 0,
-        "numStateStoreInstances": 0,
-        "customMetrics": {},
-    }
+    known = {scan.id: _described(scan) for scan in graph.scans()}
+    holders = [
+        {**named(holder, known.get(holder.source, holder.source)), "since": _iso(since_s)} for holder, since_s in held
+    ]
+    slowest = slowest_us(graph, now)
+    if slowest is None or slowest <= WATERMARK_MIN_US:
+        return {"heldBy": holders}
+    return {"watermark": "drained" if slowest >= WATERMARK_MAX_US else _iso(slowest / 1e6), "heldBy": holders}
 
 
 def _source(scan: Scan, now: JobSnapshot, new_rows: int, rate: float, sources: int, metrics: Any) -> dict[str, Any]:
     positions = [slot.positions[scan.id] for slot in now.slots.values() if slot.positions.get(scan.id)]
     alone = sources == 1
     return {
-        "description": f"{scan.format}[{scan.options.get('path', '')}]",
+        "description": _described(scan),
         "startOffset": None,
         "endOffset": "; ".join(positions) or None,
         "latestOffset": None,
@@ -147,6 +148,10 @@ def _source(scan: Scan, now: JobSnapshot, new_rows: int, rate: float, sources: i
         "processedRowsPerSecond": rate if alone else 0.0,
         "metrics": {"backlog": str(metrics.backlog)} if metrics else {},
     }
+
+
+def _described(scan: Scan) -> str:
+    return f"{scan.format}[{place_of(scan)}]"
 
 
 def _iso(seconds: float) -> str:

@@ -23,8 +23,6 @@ class Context:
     mode: OutputMode
     names: Names
     expressions: Expressions
-    unfiltered: frozenset[str] = frozenset()
-    """Node ids of the watermarks that see all rows of their source."""
     clock: bool = False
     """The query asks for the time of day."""
     input_files: bool = False

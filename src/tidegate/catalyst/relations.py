@@ -23,8 +23,9 @@ from tidegate.model import types as t
 from tidegate.model.errors import InvalidQuery
 from tidegate.model.types import Field
 from tidegate.plan.expressions import Column, Expression, Literal, Named
+from tidegate.plan.meaning import plain
 from tidegate.plan.relational import AssignWatermark, Expand, Filter, Plan, UdfKind, Union
-from tidegate.plan.watermarks import settle
+from tidegate.plan.watermarks import assigner_below, settle
 
 _DAY_US = 86_400_000_000
 _WRAPPERS = ("SubqueryAlias", "View", "ReturnAnswer")
@@ -129,6 +130,13 @@ def _watermark(context: Context, plan: Java) -> Relation:
             f"withWatermark on {t.simple_string(column.type)} is not supported",
             hint="name a column of type timestamp, before the window is made",
         )
+    before = assigner_below(child.plan)
+    if before is not None:
+        shown = (f"withWatermark({plain(name)!r}, …)" for name in (column.name, before.column))
+        raise InvalidQuery(
+            f"{' stands behind '.join(shown)}: rows have one event time, which can not be defined again",
+            hint="keep one of the two; Structured Streaming fails with the same query when it runs",
+        )
     delay = plan.delay()
     months, days, microseconds = interval_parts(delay)
     if months:
@@ -144,8 +152,7 @@ def _watermark(context: Context, plan: Java) -> Relation:
         schema=child.plan.schema,
         inputs=(below,),
     )
-    settled = settle(node, through_filters=str(plan.nodeId().toString()) in context.unfiltered)
-    return Relation(above_watermark(settled, moved), child.scope)
+    return Relation(above_watermark(settle(node), moved), child.scope)
 
 
 def _expand(context: Context, plan: Java) -> Relation:

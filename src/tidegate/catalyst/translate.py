@@ -16,11 +16,10 @@ from tidegate.catalyst.naming import Names
 from tidegate.catalyst.optimising import optimise
 from tidegate.catalyst.relations import relation
 from tidegate.catalyst.together import together
-from tidegate.catalyst.watermarks import unfiltered_watermarks
 from tidegate.model.errors import InvalidQuery
 from tidegate.operators.columns import arrow_schema
 from tidegate.plan.relational import OutputMode, Plan, Sink
-from tidegate.plan.watermarks import push_watermarks_down
+from tidegate.plan.watermarks import push_watermarks_down, settle_unasked
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +66,7 @@ def read_query(df: DataFrame, *, mode: OutputMode, sink: SinkRequest, names: Nam
     check_streaming_rules(spark, analysed, mode)
     opened = with_open_clock(spark, analysed)
     optimised = optimise(spark, opened)
-    context = Context(spark, mode, names, Expressions(spark), unfiltered_watermarks(analysed))
+    context = Context(spark, mode, names, Expressions(spark))
     context.input_files = reads_input_files(analysed)
     context.clock = opened is not analysed
     top = relation(context, optimised)
@@ -89,7 +88,9 @@ def read_query(df: DataFrame, *, mode: OutputMode, sink: SinkRequest, names: Nam
         query=sink.query,
         inputs=(top.plan,),
     )
-    return Translation(_sink(push_watermarks_down(plan)), tuple(context.warnings), str(optimised.toString()))
+    return Translation(
+        _sink(push_watermarks_down(settle_unasked(plan))), tuple(context.warnings), str(optimised.toString())
+    )
 
 
 def _zoned(sink: SinkRequest, zone: str) -> dict[str, str]:

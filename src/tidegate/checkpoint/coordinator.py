@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from tidegate.checkpoint import cleanup, committing, flight, publication, repeats
+from tidegate.checkpoint import cleanup, committing, flight, granting, publication, repeats
 from tidegate.checkpoint import events as ev
 from tidegate.checkpoint.effects import AnswerRequest, Effect, RequestFailed, SendToSlots
 from tidegate.checkpoint.events import Event, Failure
@@ -18,7 +18,7 @@ from tidegate.checkpoint.statistics import FailureReason
 from tidegate.checkpoint.trigger import interval_ms
 from tidegate.model.errors import Unavailable
 from tidegate.model.ids import OperatorId
-from tidegate.model.messages import SourceExhausted, SplitsWanted, SubtaskAcked, SubtaskDeclined
+from tidegate.model.messages import SourceExhausted, SourceTime, SplitsWanted, SubtaskAcked, SubtaskDeclined
 
 
 def advance(plan: CheckpointPlan, run: Running, event: Event) -> Turn:
@@ -48,17 +48,22 @@ def _handle(plan: CheckpointPlan, run: Running, event: Event) -> Turn:
                 case SubtaskDeclined():
                     return flight.on_declined(plan, run, now_ms, message)
                 case SplitsWanted():
-                    run = _with_source(run, message.operator, lambda source: source.on_wanted(message))
+                    before = run.sources
+                    run = _granted(plan, _with_source(run, message.operator, lambda source: source.on_wanted(message)))
                     missed = repeats.on_wanted(run, message)
-                    run, effects, leave = _assign(run, message)
+                    alone = [_stands(one) for one in before] == [_stands(one) for one in run.sources]
+                    run, effects, leave = _assign(run, now_ms, message if alone else None)
                     return run, (*missed, *effects), leave
+                case SourceTime():
+                    run = _granted(plan, _with_source(run, message.operator, lambda source: source.on_time(message)))
+                    return _assign(run, now_ms)
                 case SourceExhausted():
                     # Said again and again: only the first time is news.
                     reader = (message.operator, message.slot)
                     known = reader in run.exhausted
                     return run if known else replace(run, exhausted=run.exhausted | {reader}), (), None
-        case ev.SplitsDiscovered(_, attempt) if attempt == run.attempt:
-            return _assign(discovered(run, event))
+        case ev.SplitsDiscovered(now_ms, attempt) if attempt == run.attempt:
+            return _assign(discovered(plan, run, event), now_ms)
         case ev.ClockTicked(now_ms):
             run, effects, leave = flight.on_tick(plan, run, now_ms)
             if leave is not None:
@@ -67,7 +72,10 @@ def _handle(plan: CheckpointPlan, run: Running, event: Event) -> Turn:
             if leave is not None:
                 return run, (*effects, *more), leave
             run, again, leave = repeats.on_tick(plan, run, now_ms)
-            return run, (*effects, *more, *again), leave
+            if leave is not None or not any(source.tells_time(now_ms) for source in run.sources):
+                return run, (*effects, *more, *again), leave
+            run, told, leave = _assign(run, now_ms)
+            return run, (*effects, *more, *again, *told), leave
         case ev.BacklogSeen(_, attempt, far_behind) if attempt == run.attempt:
             return _repaced(plan, run, far_behind=far_behind), (), None
         case ev.CheckpointRequested(_, token):
@@ -154,22 +162,42 @@ def farewell(plan: CheckpointPlan, run: Running, now_ms: int) -> tuple[Effect, .
     return (*reports, *unconfirmed)
 
 
-def discovered(run: Running, event: ev.SplitsDiscovered) -> Running:
-    return _with_source(
-        run,
-        event.operator,
-        lambda source: source.on_discovered(event.splits, event.state, bounded=event.bounded, endless=event.endless),
+def discovered(plan: CheckpointPlan, run: Running, event: ev.SplitsDiscovered) -> Running:
+    return _granted(
+        plan,
+        _with_source(
+            run,
+            event.operator,
+            lambda source: source.on_discovered(
+                event.splits,
+                event.state,
+                bounded=event.bounded,
+                endless=event.endless,
+                ordered=event.ordered,
+                found=event.found,
+                complete=event.complete,
+            ),
+        ),
     )
 
 
-def begin(run: Running) -> Turn:
+def begin(run: Running, now_ms: int) -> Turn:
     """The slots are ready: give out what the restore left open and what was discovered meanwhile. A savepoint that was
     complete and not exported when the last attempt ended is exported now, if it is what was restored."""
-    run, assigned, _ = _assign(run)
+    run, assigned, _ = _assign(run, now_ms)
     return publication.export_next(run, assigned)
 
 
-def _assign(run: Running, asked: SplitsWanted | None = None) -> Turn:
+def _granted(plan: CheckpointPlan, run: Running) -> Running:
+    return replace(run, sources=granting.granted(plan, run.sources))
+
+
+def _stands(source: SplitAssigner) -> tuple[object, ...]:
+    """What concerns all readers of a source, not only the one that has asked."""
+    return source.granted_us, source.unread, source.cohorts.start
+
+
+def _assign(run: Running, now_ms: int, asked: SplitsWanted | None = None) -> Turn:
     """``asked``: the question that is all that has changed. With a thousand readers, others are not gone through for it."""
     sources: list[SplitAssigner] = []
     effects: list[Effect] = []
@@ -177,7 +205,7 @@ def _assign(run: Running, asked: SplitsWanted | None = None) -> Turn:
         if asked is not None and asked.operator != source.operator:
             sources.append(source)
             continue
-        assigner, messages = source.assign(run.attempt, asked.slot if asked is not None else None)
+        assigner, messages = source.assign(run.attempt, asked.slot if asked is not None else None, now_ms)
         sources.append(assigner)
         effects.extend(SendToSlots(message, (message.subtask,)) for message in messages)
     return replace(run, sources=tuple(sources)), tuple(effects), None

@@ -13,7 +13,7 @@ from typing import TypeAlias
 from tidegate.checkpoint.layout import ManifestRef
 from tidegate.checkpoint.manifest import Manifest, Restored
 from tidegate.model.ids import Attempt, CheckpointId, OperatorId
-from tidegate.model.messages import SourceExhausted, SplitsWanted, SubtaskAcked, SubtaskDeclined
+from tidegate.model.messages import SourceExhausted, SourceTime, SplitsWanted, SubtaskAcked, SubtaskDeclined
 from tidegate.model.snapshot import Split
 
 NO_CLAIM = Attempt(0)
@@ -199,14 +199,15 @@ class SlotSaid:
     """A control message of a slot. Registration, progress, failure and heartbeats stay with the shell."""
 
     now_ms: int
-    message: SubtaskAcked | SubtaskDeclined | SplitsWanted | SourceExhausted
+    message: SubtaskAcked | SubtaskDeclined | SplitsWanted | SourceExhausted | SourceTime
 
 
 @dataclass(frozen=True, slots=True)
 class SplitsDiscovered:
-    """New splits of a source, with the enumerator's snapshot taken *after* discovering them: the two always agree.
+    """A look for new splits of a source is over, with the enumerator's snapshot taken *after* it: the two always agree.
 
-    After a Deploy the first one holds every split the restored enumerator knows. Sent only when something changed.
+    After a Deploy the first one holds every split the restored enumerator knows. Sent when something was found, and once more when
+    the next look finds nothing. A look that failed is none.
     """
 
     now_ms: int
@@ -219,6 +220,13 @@ class SplitsDiscovered:
     """Discovery will never bring anything new."""
     endless: bool = False
     """These splits have no end (partitions of a log): deal them out at once, do not wait to be asked."""
+    ordered: bool = False
+    """Order inside a split counts: each tells its own time. Otherwise they are whole, and make up cohorts."""
+    found: bool = True
+    """The look brought something new."""
+    complete: bool = True
+    """So did, or did not, the looks into all sources of its stream. Otherwise some of them failed: what they would have found may belong
+    to the same burst, and event time waits."""
 
 
 # --- checkpoint storage -------------------------------------------------------------------------------------------

@@ -102,7 +102,7 @@ def step(plan: CheckpointPlan, state: State, event: Event) -> Step:
             return recovering.swept(plan, replace(state, cleaned=True))
 
         case Deploying(session, run), ev.SplitsDiscovered(_, of) if of == run.attempt:
-            return Deploying(session, coordinator.discovered(run, event)), ()
+            return Deploying(session, coordinator.discovered(plan, run, event)), ()
         case Deploying(session, run), ev.SlotsReady(now_ms, of) if of == run.attempt:
             return _begin(plan, session, run, now_ms)
         case Deploying(session, run) | Active(session, run), ev.AttemptFailed(now_ms, of, failure) if of == run.attempt:
@@ -211,7 +211,7 @@ def _begin(plan: CheckpointPlan, session: Session, run: Running, now_ms: int) ->
     )
     repeat_at_ms = now_ms + plan.config.message_repeat_ms
     orders = session.orders.restored(run.base.ref if run.base is not None else None)
-    run, assigned, _ = coordinator.begin(replace(run, trigger=first, repeat_at_ms=repeat_at_ms, orders=orders))
+    run, assigned, _ = coordinator.begin(replace(run, trigger=first, repeat_at_ms=repeat_at_ms, orders=orders), now_ms)
     session = replace(session, requests=(), orders=NO_ORDERS)
     state, effects = _turned(plan, session, now_ms, coordinator.advance(plan, run, ev.ClockTicked(now_ms)))
     return state, (*assigned, *effects)

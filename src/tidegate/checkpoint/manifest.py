@@ -17,7 +17,7 @@ from typing import TypeVar
 import msgspec
 
 from tidegate.checkpoint.layout import IMPORTED, PIPELINE_KEY, ManifestRef, chunk_key
-from tidegate.model.elements import CheckpointKind
+from tidegate.model.elements import WATERMARK_MIN_US, CheckpointKind
 from tidegate.model.errors import CorruptSnapshot, InvalidQuery
 from tidegate.model.ids import Attempt, CheckpointId, OperatorId, PipelineId
 from tidegate.model.shape import StateShape
@@ -43,6 +43,8 @@ class SourceState(msgspec.Struct, frozen=True, kw_only=True):
     done: tuple[Interval, ...] = ()
     """Split numbers read to the end, as disjoint, sorted, non-adjacent ranges."""
     open: tuple[SplitPosition, ...] = ()
+    read_us: int = WATERMARK_MIN_US
+    """Largest event time of all that is done; of a document that does not say so: nothing is known."""
 
     def __post_init__(self) -> None:
         stop = -1

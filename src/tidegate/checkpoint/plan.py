@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from tidegate.model.config import QueryConfig
 from tidegate.model.ids import OperatorId, PipelineId, SlotIndex, StageId, SubtaskId
 from tidegate.model.shape import StateShape
+from tidegate.plan.closing import only_judges
 from tidegate.plan.graph import JobGraph
-from tidegate.plan.relational import AssignWatermark
+from tidegate.plan.relational import AssignWatermark, Scan
+from tidegate.plan.streams import far_sources
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,16 @@ def without(rule: int) -> Rules:
 
 
 @dataclass(frozen=True, slots=True)
+class SourceEventTime:
+    """What is made of the event times of a source's rows, where they still know their split."""
+
+    source: OperatorId
+    stream: OperatorId
+    """The ``withWatermark`` of the query; a union below one makes several sources one stream."""
+    delay_us: int
+
+
+@dataclass(frozen=True, slots=True)
 class CheckpointPlan:
     """The shape of the pipeline as far as checkpoints are concerned; independent of attempts."""
 
@@ -75,6 +88,12 @@ class CheckpointPlan:
     """Operators whose id the user chose."""
     event_time: bool = False
     """Watermarks decide what is late: once drained, everything that follows is."""
+    only_judges: bool = False
+    """Watermarks decide what is late, and nothing else."""
+    source_times: tuple[SourceEventTime, ...] = ()
+    """Of those sources for whose rows somebody asks for the time; sorted."""
+    far_sources: frozenset[OperatorId] = frozenset()
+    """For the time of whose rows somebody asks who does not know them apart any more."""
     upstream: tuple[tuple[StageId, tuple[StageId, ...]], ...] = ()
     """Stages a stage reads from: tells a subtask that is late from one that waits for a late one."""
     config: QueryConfig = field(default_factory=QueryConfig)
@@ -94,6 +113,12 @@ class CheckpointPlan:
         at = bisect_left(self.subtasks, subtask)
         return at < len(self.subtasks) and self.subtasks[at] == subtask
 
+    def stream_of(self, source: OperatorId) -> OperatorId | None:
+        return next((one.stream for one in self.source_times if one.source == source), None)
+
+    def delay_us_of(self, source: OperatorId) -> int | None:
+        return next((one.delay_us for one in self.source_times if one.source == source), None)
+
     @property
     def slots(self) -> tuple[SlotIndex, ...]:
         return tuple(SlotIndex(index) for index in range(self.parallelism))
@@ -111,9 +136,22 @@ def plan_of(graph: JobGraph, pipeline: PipelineId, config: QueryConfig) -> Check
         sinks=tuple(sorted(sink.id for sink in graph.sinks())),
         shapes=graph.state_shapes(),
         event_time=any(isinstance(node, AssignWatermark) for stage in graph.stages for node in stage.nodes),
+        only_judges=only_judges(graph),
+        source_times=tuple(sorted(_source_times(graph), key=lambda one: one.source)),
+        far_sources=far_sources(graph),
         pinned=graph.pinned_ids(),
         upstream=tuple(
             (stage.id, tuple(sorted({edge.source for edge in graph.inputs_of(stage.id)}))) for stage in graph.stages
         ),
         config=config,
     )
+
+
+def _source_times(graph: JobGraph) -> Iterator[SourceEventTime]:
+    for stage in graph.stages:
+        scan = stage.nodes[0]
+        if isinstance(scan, Scan):
+            for node in stage.nodes:
+                if isinstance(node, AssignWatermark):
+                    yield SourceEventTime(scan.id, node.stream or node.id, node.delay_us)
+                    break

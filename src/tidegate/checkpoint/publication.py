@@ -13,6 +13,7 @@ from tidegate.checkpoint.effects import (
 )
 from tidegate.checkpoint.events import Afterwards, Failure
 from tidegate.checkpoint.flight import overtaken
+from tidegate.checkpoint.intervals import done_prefix
 from tidegate.checkpoint.manifest import Manifest
 from tidegate.checkpoint.plan import CheckpointPlan
 from tidegate.checkpoint.running import (
@@ -26,7 +27,6 @@ from tidegate.checkpoint.running import (
     Taken,
     Turn,
 )
-from tidegate.checkpoint.sources import done_prefix
 from tidegate.checkpoint.statistics import Outcome
 from tidegate.model.ids import Attempt, CheckpointId
 from tidegate.model.messages import CheckpointCompleted

@@ -5,53 +5,33 @@ A split is at any time exactly one of: done, open at a reader (or on its way bac
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from tidegate.checkpoint.manifest import Interval, SourceState
+import msgspec
+
+from tidegate.checkpoint.cohorts import Cohorts, restored_cohorts
+from tidegate.checkpoint.intervals import Intervals, add_numbers, contains
+from tidegate.checkpoint.manifest import SourceState
+from tidegate.checkpoint.shares import Share
+from tidegate.model.elements import WATERMARK_MIN_US
 from tidegate.model.ids import Attempt, OperatorId, SlotIndex
-from tidegate.model.messages import AssignSplits, SplitsWanted
+from tidegate.model.messages import AssignSplits, SourceTime, SplitsWanted
 from tidegate.model.snapshot import SourceProgress, Split, SplitPosition
 
 SPLITS_PER_REQUEST_MAX = 16
-
-
-def add_numbers(intervals: tuple[Interval, ...], numbers: Iterable[int]) -> tuple[Interval, ...]:
-    """The interval set with ``numbers`` added; disjoint, sorted, non-adjacent."""
-    ranges = sorted([*((one.start, one.stop) for one in intervals), *((n, n + 1) for n in set(numbers))])
-    merged: list[tuple[int, int]] = []
-    for start, stop in ranges:
-        if merged and start <= merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(stop, merged[-1][1]))
-        else:
-            merged.append((start, stop))
-    return tuple(Interval(start, stop) for start, stop in merged)
-
-
-def contains(intervals: tuple[Interval, ...], number: int) -> bool:
-    at = bisect_right([one.start for one in intervals], number) - 1
-    return at >= 0 and number < intervals[at].stop
-
-
-def done_prefix(done: tuple[Interval, ...]) -> int:
-    """The first number that is not done: everything under it is."""
-    return done[0].stop if done and done[0].start == 0 else 0
+TIME_PAUSE_MS = 20
+"""Readers that wait for no splits are told the time at most this often; with more readers, less often."""
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
-    """What one reader has been sent in this attempt."""
+class ReaderTime:
+    """Where event time stands at one reader of logs."""
 
-    sequence: int = 0
-    """Of the next AssignSplits."""
-    unconfirmed: tuple[AssignSplits, ...] = ()
-    """Sent, and the reader has not said that it took them in: they may be lost, and are sent again."""
-    wants: bool = False
-    """Has asked and got nothing yet: first to get what is discovered."""
-    unanswered: bool = False
-    """Has asked and heard nothing yet: it must learn that there is nothing, or it holds its watermark back."""
-    told_no_more: bool = False
+    slot: SlotIndex
+    watermark_us: int
+    idle: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +41,14 @@ class SplitAssigner:
     operator: OperatorId
     shares: tuple[Share, ...]
     enumerator: bytes = b""
-    done: tuple[Interval, ...] = ()
+    done: Intervals = ()
     open: tuple[SplitPosition, ...] = ()
-    """``done`` and ``open`` as of the newest completed checkpoint of the lineage."""
+    read_us: int = WATERMARK_MIN_US
+    """Largest event time of what is done. All three as of the newest completed checkpoint of the lineage."""
     returning: tuple[SplitPosition, ...] = ()
     """Open at the restore, not given to a reader yet: first in line, with their positions, once the enumerator has said
     what there is beside them."""
-    known: tuple[Interval, ...] = ()
+    known: Intervals = ()
     """Numbers of all splits discovered in this attempt; each is taken up once, however often it is reported."""
     pending: tuple[Split, ...] = ()
     given: int = 0
@@ -75,12 +56,45 @@ class SplitAssigner:
     discovered: bool = False
     bounded: bool = False
     endless: bool = False
+    ordered: bool = False
+    """The splits are logs: each tells its own time, and nothing is granted but to readers that have none."""
+    cohorts: Cohorts = field(default_factory=Cohorts)
+    """Of whole splits."""
+    complete: bool = True
+    """The last round of looks has reached all sources of its stream."""
+    times: tuple[ReaderTime, ...] = ()
+    """Of logs: where event time stands at each reader, as far as they have said."""
+    granted_us: int = WATERMARK_MIN_US
+    """What readers are told: ``checkpoint/granting.py`` makes it of all sources that belong together."""
+    followed: int = 0
+    """Nobody asks for the time of its rows: the start of the cohort with which it last followed the others."""
+    rest: int = 0
+    """How often everything has been read whose time is told behind an exchange; …"""
+    rested: int = -1
+    """… and what was known at the last time."""
+    told_at_ms: int = 0
+    """When readers that had not asked were last told what time it is."""
 
     @property
     def unassigned(self) -> bool:
         return not self.discovered or bool(self.returning) or self.given < len(self.pending)
 
-    def on_discovered(self, splits: tuple[Split, ...], state: bytes, *, bounded: bool, endless: bool) -> SplitAssigner:
+    @property
+    def unread(self) -> bool:
+        """Whole splits are known and not read to their ends; before the first look nobody knows."""
+        return not self.ordered and (not self.discovered or self.cohorts.unread)
+
+    def on_discovered(
+        self,
+        splits: tuple[Split, ...],
+        state: bytes,
+        *,
+        bounded: bool,
+        endless: bool,
+        ordered: bool = False,
+        found: bool = True,
+        complete: bool = True,
+    ) -> SplitAssigner:
         open_now = {position.split.number for position in self.open}
         new = tuple(
             split
@@ -96,25 +110,41 @@ class SplitAssigner:
         last_open = max((position.split.number for position in self.returning), default=-1)
         beside = tuple(SplitPosition(split=split, position=None) for split in new if split.number < last_open)
         new = tuple(split for split in new if split.number > last_open)
+        known = add_numbers(self.known, (split.number for split in splits))
+        fresh = tuple(
+            split
+            for split in splits
+            if not contains(self.known, split.number) and not contains(self.done, split.number)
+        )
+        cohorts = self.cohorts
+        if not ordered:
+            cohorts = cohorts.looked(fresh, found=found, last=bounded)
+            cohorts = cohorts if self.discovered else cohorts.absent(known)
         return replace(
             self,
             enumerator=state,
             open=_restated(self.open, restated),
             returning=(*_restated(self.returning, restated), *beside),
-            known=add_numbers(self.known, (split.number for split in splits)),
+            known=known,
             pending=(*self.pending[self.given :], *new) if new else self.pending,
             given=0 if new else self.given,
             discovered=True,
             bounded=self.bounded or bounded,
             endless=self.endless or endless,
+            ordered=self.ordered or ordered,
+            cohorts=cohorts,
+            complete=complete,
         )
 
     def on_wanted(self, message: SplitsWanted) -> SplitAssigner:
-        share = self.shares[message.slot]
-        unconfirmed = tuple(one for one in share.unconfirmed if one.sequence >= message.received)
-        # Asked before the last assignment arrived: that one is the answer, however often the question is repeated.
-        asks = message.asks and message.received >= share.sequence
-        return self._with(message.slot, replace(share, unconfirmed=unconfirmed, wants=asks, unanswered=asks))
+        share = self.shares[message.slot].on_wanted(message)
+        cohorts = self.cohorts if self.ordered else self.cohorts.finished(message.finished)
+        return replace(self._with(message.slot, share), cohorts=cohorts)
+
+    def on_time(self, message: SourceTime) -> SplitAssigner:
+        """A reader of logs says where event time stands."""
+        others = tuple(one for one in self.times if one.slot != message.slot)
+        return replace(self, times=(*others, ReaderTime(message.slot, message.watermark_us, message.idle)))
 
     def unconfirmed(self, slot: SlotIndex | None = None) -> tuple[AssignSplits, ...]:
         """What that reader, or any, has been sent and may have missed; in order."""
@@ -122,41 +152,23 @@ class SplitAssigner:
         return tuple(message for share in shares for message in share.unconfirmed)
 
     def assign(
-        self, attempt: Attempt, asked: SlotIndex | None = None
+        self, attempt: Attempt, asked: SlotIndex | None = None, now_ms: int | None = None
     ) -> tuple[SplitAssigner, tuple[AssignSplits, ...]]:
         """Give out what can be given out now. Called after every change; sorted by slot.
 
         ``asked``: nothing has changed but that this reader asked: whoever else wants something has waited in vain already.
+        ``now_ms``: readers that wait for no splits are told the time now and then; without it, always.
         """
-        deals: dict[int, list[SplitPosition]] = {}
-        assigner = self
-        if assigner.discovered:
-            for number, position in enumerate(assigner.returning):
-                deals.setdefault(number % len(self.shares), []).append(position)
-            assigner = replace(assigner, returning=())
-        if assigner.endless:
-            fresh = assigner.pending[assigner.given :]
-            for split in fresh:
-                slot = split.number % len(self.shares)
-                deals.setdefault(slot, []).append(SplitPosition(split=split, position=None))
-            assigner = replace(assigner, given=len(assigner.pending))
-        everyone = range(len(self.shares))
-        for slot in everyone if asked is None else (asked,):
-            if assigner.shares[slot].wants and assigner.given < len(assigner.pending):
-                # Many small splits go in handfuls, the last ones singly, so that readers end together.
-                left = len(assigner.pending) - assigner.given
-                count = min(max(left // (2 * len(self.shares)), 1), SPLITS_PER_REQUEST_MAX)
-                taken = assigner.pending[assigner.given : assigner.given + count]
-                deals.setdefault(slot, []).extend(SplitPosition(split=split, position=None) for split in taken)
-                assigner = replace(assigner, given=assigner.given + count)
+        assigner, deals = self._deal(asked)
         no_more = assigner.bounded and not assigner.unassigned
+        tells_time = now_ms is None or now_ms >= self.told_at_ms + self._pause_ms
         messages: list[AssignSplits] = []
-        concerned = everyone if asked is None or no_more else sorted({*deals, asked})
+        concerned = range(len(self.shares)) if asked is None or no_more else sorted({*deals, int(asked)})
         for slot in concerned:
             share = assigner.shares[slot]
             splits = tuple(deals.get(slot, ()))
-            nothing_yet = share.unanswered and assigner.discovered
-            if not splits and not nothing_yet and not (no_more and not share.told_no_more):
+            answers = bool(splits) or (share.unanswered and assigner.discovered) or (no_more and not share.told_no_more)
+            if not answers and not (tells_time and assigner._is_news(share)):
                 continue
             message = AssignSplits(
                 attempt=attempt,
@@ -166,18 +178,59 @@ class SplitAssigner:
                 splits=splits,
                 unassigned=assigner.unassigned,
                 no_more=no_more,
+                heard=share.heard,
+                answers=answers,
+                ordered=assigner.ordered,
+                unread=assigner.unread,
+                rest=assigner.rest,
+                watermark_us=assigner.granted_us,
             )
             messages.append(message)
-            assigner = assigner._with(
-                SlotIndex(slot),
-                Share(
-                    sequence=share.sequence + 1,
-                    unconfirmed=(*share.unconfirmed, message),
-                    wants=share.wants and not splits,
-                    told_no_more=share.told_no_more or no_more,
-                ),
-            )
+            assigner = assigner._with(SlotIndex(slot), share.sent(message))
+        if now_ms is not None and any(not message.answers for message in messages):
+            assigner = replace(assigner, told_at_ms=now_ms)
         return assigner, tuple(messages)
+
+    def tells_time(self, now_ms: int) -> bool:
+        """Some reader does not know what time it is, and it is time to say so."""
+        return now_ms >= self.told_at_ms + self._pause_ms and any(self._is_news(share) for share in self.shares)
+
+    @property
+    def _pause_ms(self) -> int:
+        return max(TIME_PAUSE_MS, len(self.shares))
+
+    def _is_news(self, share: Share) -> bool:
+        told = share.told_rest == self.rest and share.told_unread == self.unread
+        return self.discovered and (share.told_us < self.granted_us or not told)
+
+    def _deal(self, asked: SlotIndex | None) -> tuple[SplitAssigner, dict[int, list[SplitPosition]]]:
+        deals: dict[int, list[SplitPosition]] = {}
+        assigner = self
+        if assigner.discovered:
+            for number, position in enumerate(assigner.returning):
+                deals.setdefault(number % len(self.shares), []).append(position)
+            assigner = replace(assigner, returning=())
+        if assigner.endless:
+            for split in assigner.pending[assigner.given :]:
+                slot = split.number % len(self.shares)
+                deals.setdefault(slot, []).append(SplitPosition(split=split, position=None))
+            assigner = replace(assigner, given=len(assigner.pending))
+        for slot in range(len(self.shares)) if asked is None else (asked,):
+            if assigner.shares[slot].wants and (left := assigner._assignable):
+                # Many small splits go in handfuls, the last ones singly, so that readers end together.
+                count = min(max(left // (2 * len(self.shares)), 1), SPLITS_PER_REQUEST_MAX)
+                taken = assigner.pending[assigner.given : assigner.given + count]
+                deals.setdefault(slot, []).extend(SplitPosition(split=split, position=None) for split in taken)
+                assigner = replace(assigner, given=assigner.given + count)
+        return assigner, deals
+
+    @property
+    def _assignable(self) -> int:
+        """How many of ``pending`` may be given out now: of whole splits, those of two cohorts."""
+        if self.ordered or not self.cohorts.cuts:
+            return len(self.pending) - self.given
+        bound = self.cohorts.assignable
+        return bisect_left(self.pending, bound, lo=self.given, key=lambda split: split.number) - self.given
 
     def fold(self, progress: Iterable[SourceProgress]) -> SourceState:
         """The source at a checkpoint, from what every reader reported at its barrier.
@@ -186,7 +239,8 @@ class SplitAssigner:
         mention. A split that was open before and that no reader mentions is on its way to one: its position stays.
         """
         progress = tuple(progress)
-        done = add_numbers(self.done, (number for one in progress for number in one.finished))
+        finished = [split for one in progress for split in one.finished]
+        done = add_numbers(self.done, (split.number for split in finished))
         positions = {position.split.number: position for position in self.open}
         positions.update((position.split.number, position) for one in progress for position in one.open)
         return SourceState(
@@ -194,11 +248,13 @@ class SplitAssigner:
             enumerator=self.enumerator,
             done=done,
             open=tuple(positions[number] for number in sorted(positions) if not contains(done, number)),
+            # Of the cut, never of the live cohorts: they may have settled splits that are open at the cut.
+            read_us=max([self.read_us, *(split.largest_us for split in finished)]),
         )
 
     def on_completed(self, state: SourceState) -> SplitAssigner:
         """The checkpoint with this state is complete: positions are reported relative to it from now on."""
-        return replace(self, done=state.done, open=state.open)
+        return replace(self, done=state.done, open=state.open, read_us=state.read_us)
 
     def _with(self, slot: SlotIndex, share: Share) -> SplitAssigner:
         return replace(self, shares=(*self.shares[:slot], share, *self.shares[slot + 1 :]))
@@ -207,21 +263,22 @@ class SplitAssigner:
 def _restated(positions: tuple[SplitPosition, ...], splits: dict[int, Split]) -> tuple[SplitPosition, ...]:
     if not splits:
         return positions
-    return tuple(
-        SplitPosition(split=splits.get(one.split.number, one.split), position=one.position) for one in positions
-    )
+    return tuple(msgspec.structs.replace(one, split=splits.get(one.split.number, one.split)) for one in positions)
 
 
-def fresh(operator: OperatorId, parallelism: int) -> SplitAssigner:
-    return SplitAssigner(operator, (Share(),) * parallelism)
+def fresh(operator: OperatorId, parallelism: int, delay_us: int | None = None, *, lags: bool = False) -> SplitAssigner:
+    """``delay_us``: of the watermark that is made of its rows; None: nobody asks for their time. ``lags``: nothing waits for it."""
+    return SplitAssigner(operator, (Share(),) * parallelism, cohorts=Cohorts(delay_us=delay_us, lags=lags))
 
 
-def restored(state: SourceState, parallelism: int) -> SplitAssigner:
+def restored(state: SourceState, parallelism: int, delay_us: int | None = None, *, lags: bool = False) -> SplitAssigner:
     """As the checkpoint left it, for any number of readers."""
     return replace(
         fresh(state.operator, parallelism),
         enumerator=state.enumerator,
         done=state.done,
         open=state.open,
+        read_us=state.read_us,
         returning=state.open,
+        cohorts=restored_cohorts(delay_us, state.done, state.read_us, lags=lags),
     )

@@ -20,6 +20,8 @@ class FixedEnumerator:
 
     endless = True
     """All splits are dealt out at once: they move through time together, so none may wait for another to end."""
+    ordered = True
+    """Rows of a split come in the order of their time, or nearly."""
 
     def __init__(self, plan: Callable[[], tuple[bytes, ...]], *, bounded: bool) -> None:
         self._plan = plan

@@ -66,7 +66,10 @@ class QueryConfig(msgspec.Struct, frozen=True, kw_only=True):
     """How often sources look for new input."""
     watermark_policy: WatermarkPolicy = WatermarkPolicy.MIN
     idle_timeout_ms: int = 10_000
-    """A source without rows for this long stops holding watermarks back; never in bounded runs."""
+    """A log whose source has answered for this long that nothing is there stops holding back the others of its stream; never in bounded
+    runs, and files need none: what is unread is known."""
+    idle_stream_timeout_ms: int = 0
+    """A stream that has been quiet for this long no longer holds back those it meets; 0: it holds them, as in Spark."""
     state_backend: str = "memory"
     """Where stateful processors keep their entries: ``memory`` or ``rocksdb``."""
     batch_rows_max: int = 32_768

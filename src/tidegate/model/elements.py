@@ -49,18 +49,33 @@ class Watermark:
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """This channel carries no rows for now: ignore it when combining watermarks. A Batch or Watermark makes it active."""
+    """This channel carries no rows for now: ignore it when combining watermarks. A Batch or Watermark makes it active.
+
+    ``for_good``: nothing above it tells the time, nor ever will. Rows still come, and do not end it.
+    """
+
+    for_good: bool = False
+    let_go: bool = False
+    """It has been quiet for so long that other streams do not wait for it any more (``idleStreamTimeout``)."""
+    rest: int = 0
+    """Everything known up to this rest of the whole pipeline is in front of it. It means something only where all channels say the same
+    number: another one's rows may still be on their way."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceStatus:
-    """Sent by a source into its own chain only: which splits are open, and whether known data is still unread.
-
-    The watermark assigner takes the minimum over the open splits and does not advance while ``holding``.
-    """
+    """Sent by a source into its own chain only: how far event time may go, as far as the source knows."""
 
     open: frozenset[int]
+    """Log splits that hold the watermark back: it is made from the smallest of their times."""
     holding: bool
+    """Nothing may be concluded from the rows: splits that hold it back are still to be given out."""
+    granted_us: int = WATERMARK_MIN_US
+    """Of whole splits: the watermark that the driver allows, whatever the rows say."""
+    whole: bool = False
+    """The splits are whole ones: rows tell the driver what time it is, and nobody else."""
+    reached: tuple[tuple[int, int], ...] = ()
+    """Splits that were read in part before, and the largest event time of that part."""
 
 
 class CheckpointKind(Enum):

@@ -7,9 +7,10 @@ from typing import TypeAlias
 
 import msgspec
 
-from tidegate.model.elements import CheckpointKind
+from tidegate.model.elements import WATERMARK_MIN_US, CheckpointKind
+from tidegate.model.holding import Holder
 from tidegate.model.ids import Attempt, CheckpointId, OperatorId, SlotIndex, SubtaskId
-from tidegate.model.snapshot import OperatorSnapshot, PhaseTimes, SplitPosition
+from tidegate.model.snapshot import FinishedSplit, OperatorSnapshot, PhaseTimes, SplitPosition
 
 
 class ToSlot(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
@@ -57,6 +58,18 @@ class AssignSplits(ToSlot, frozen=True, tag="assign"):
     """Splits known to the enumerator and given to nobody yet exist: hold the watermark in bounded runs."""
     no_more: bool = False
     """Bounded run: when these are read, this subtask has read everything."""
+    heard: int = 0
+    """Messages of this reader with smaller numbers have been taken in, or a later one that says the same."""
+    answers: bool = True
+    """To the reader's question. Otherwise only event time is told, and the question stands."""
+    ordered: bool = False
+    """The splits are logs: order inside one counts."""
+    unread: bool = False
+    """Some split is known and not read to its end, by this reader or another."""
+    rest: int = 0
+    """How often everything has been read whose time is told behind an exchange."""
+    watermark_us: int = WATERMARK_MIN_US
+    """The newest grant: no row that may not be late is before it and not in a channel yet."""
 
 
 class DrainSources(ToSlot, frozen=True, tag="drain"):
@@ -124,9 +137,11 @@ class SplitsWanted(FromSlot, frozen=True, tag="splits-wanted"):
 
     operator: OperatorId
     open: int
-    finished: tuple[int, ...] = ()
+    finished: tuple[FinishedSplit, ...] = ()
     received: int = 0
     """How many assignments have been taken in, without a gap: later ones that were sent before this are sent again."""
+    number: int = 0
+    """Dense per reader: what the assigner has heard is known by it."""
     asks: bool = True
     """False: nothing is wanted, this only says what has been received."""
 
@@ -138,13 +153,16 @@ class SourceExhausted(FromSlot, frozen=True, tag="exhausted"):
 
 
 class OperatorMetrics(msgspec.Struct, frozen=True, kw_only=True):
-    """Counters of one operator in one subtask since the attempt began."""
+    """Counters of one operator in one subtask since the attempt began; late rows since its state did."""
 
     operator: str
     """Stage and operator as explain() prints them, e.g. ``1 aggregate-0``."""
     rows_in: int = 0
     rows_out: int = 0
     late_rows: int = 0
+    """Rows dropped because the watermark had passed them."""
+    late_rows_restored: int = 0
+    """Of them, those counted before this attempt."""
     rejected_rows: int = 0
     """Rows its user function raised for, given to the dead-letter sink."""
     state_rows: int = 0
@@ -155,6 +173,14 @@ class OperatorMetrics(msgspec.Struct, frozen=True, kw_only=True):
     """Sources: splits open or queued here; others: batches waiting in the input channels."""
 
 
+class SourceTime(FromSlot, frozen=True, tag="source-time"):
+    """Where event time stands at a reader of log splits. Sent now and then while it changes, where other sources depend on it."""
+
+    operator: OperatorId
+    watermark_us: int
+    idle: bool
+
+
 class SlotProgress(FromSlot, frozen=True, tag="progress"):
     metrics: tuple[OperatorMetrics, ...] = ()
     positions: dict[str, str] = {}
@@ -163,6 +189,8 @@ class SlotProgress(FromSlot, frozen=True, tag="progress"):
     """Sources that have emitted everything they were assigned (processAllAvailable waits for this)."""
     answers: int = 0
     """The newest ReportProgress this slot has seen; everything sent to it before that has been taken in."""
+    holders: tuple[Holder, ...] = ()
+    """What of its logs holds event time back."""
 
 
 class SlotFailed(FromSlot, frozen=True, tag="failed"):
@@ -206,6 +234,7 @@ DriverMessage: TypeAlias = (
     | SubtaskDeclined
     | SplitsWanted
     | SourceExhausted
+    | SourceTime
     | SlotProgress
     | SlotFailed
     | SlotLeft

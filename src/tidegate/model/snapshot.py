@@ -7,6 +7,7 @@ from itertools import groupby
 
 import msgspec
 
+from tidegate.model.elements import WATERMARK_MIN_US
 from tidegate.model.ids import CheckpointId, OperatorId, SlotIndex
 
 INLINE_BYTES_MAX = 64 * 1024
@@ -47,6 +48,10 @@ class Split(msgspec.Struct, frozen=True, kw_only=True):
     number: int
     payload: bytes
     """What the connector needs to open it; the connector's own msgspec document."""
+    earliest_us: int | None = None
+    """No row of it has an earlier event time. None: nobody knows before it is read."""
+    cut: bool = False
+    """A cohort ends before it: what the user allows to be read at once is reached."""
 
 
 class SplitPosition(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,13 +60,23 @@ class SplitPosition(msgspec.Struct, frozen=True, kw_only=True):
     split: Split
     position: bytes | None
     """The connector's own msgspec document; None: from the beginning."""
+    largest_us: int = WATERMARK_MIN_US
+    """Largest event time of the rows before the position."""
+
+
+class FinishedSplit(msgspec.Struct, frozen=True, order=True, array_like=True):
+    """A split that has been read to its end."""
+
+    number: int
+    largest_us: int = WATERMARK_MIN_US
+    """Largest event time of its rows."""
 
 
 class SourceProgress(msgspec.Struct, frozen=True, kw_only=True):
     """What one source subtask had read at the barrier."""
 
     open: tuple[SplitPosition, ...] = ()
-    finished: tuple[int, ...] = ()
+    finished: tuple[FinishedSplit, ...] = ()
     """Splits finished since the last checkpoint known to be complete (repeating some is harmless)."""
 
 

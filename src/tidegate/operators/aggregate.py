@@ -22,7 +22,7 @@ from tidegate.operators.horizon import restored_horizon
 from tidegate.operators.keys import KeyColumns
 from tidegate.operators.partial_aggregate import accumulators_of, key_schema, rows_column
 from tidegate.operators.pieces import pieces
-from tidegate.operators.protocol import OperatorContext, OperatorState, Restored
+from tidegate.operators.protocol import OperatorContext, OperatorCounters, OperatorState, Restored
 from tidegate.operators.tabled import Tabled
 from tidegate.operators.whole_results import check_size
 from tidegate.plan.relational import Aggregate, OutputMode
@@ -52,6 +52,7 @@ class AggregateOperator(Tabled[KeyedTable]):
             capture_rows=context.capture_rows,
         )
         self._horizon = restored_horizon(context)
+        self.counters = OperatorCounters.restored(context, self._horizon.late_rows)
         self._first_end_us: int | None = None
         self._restore(context.restored)
 
@@ -93,7 +94,7 @@ class AggregateOperator(Tabled[KeyedTable]):
             yield self._results(self._table.keys_of(piece), self._values_of(piece))
 
     def snapshot(self, checkpoint: CheckpointId) -> OperatorState:
-        value = msgspec.msgpack.encode(self._horizon.value())
+        value = msgspec.msgpack.encode(self._horizon.value(self.counters.late_rows))
         return OperatorState(chunks=self._table.snapshot(checkpoint), value=value)
 
     # -- merging

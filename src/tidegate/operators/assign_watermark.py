@@ -30,7 +30,19 @@ class AssignWatermarkOperator(Stateless):
             yield from _watermark(self._splits.observe(batch.origin, largest_us))
 
     def on_status(self, status: SourceStatus) -> Iterator[Output]:
-        yield from _watermark(self._splits.on_status(status.open, status.holding))
+        yield from _watermark(self._splits.on_status(status))
+
+    def largest_us(self, split: int) -> int:
+        """Largest event time of the split's rows that have passed."""
+        return self._splits.largest_us(split)
+
+    def forget(self, split: int) -> int:
+        """The split has been read to its end: the same, for the last time."""
+        return self._splits.forget(split)
+
+    @property
+    def emitted_us(self) -> int:
+        return self._splits.emitted_us
 
     def output_watermark(self, watermark_us: int) -> int | None:
         # The watermark of a drain says that there are no rows left at all: true of every event-time column.

@@ -17,7 +17,7 @@ from tidegate.model.elements import WATERMARK_MAX_US, WATERMARK_MIN_US, Batch, O
 from tidegate.model.ids import CheckpointId
 from tidegate.operators.horizon import restored_horizon
 from tidegate.operators.keys import KeyColumns
-from tidegate.operators.protocol import OperatorContext, OperatorState, Restored
+from tidegate.operators.protocol import OperatorContext, OperatorCounters, OperatorState, Restored
 from tidegate.operators.tabled import Tabled
 from tidegate.plan.keyed import Deduplicate
 from tidegate.plan.relational import EventTimeKey
@@ -49,6 +49,7 @@ class DeduplicateOperator(Tabled[KeyedTable]):
             capture_rows=context.capture_rows,
         )
         self._horizon = restored_horizon(context)
+        self.counters = OperatorCounters.restored(context, self._horizon.late_rows)
         self._added_rows = 0
         self._restore(context.restored)
 
@@ -78,7 +79,7 @@ class DeduplicateOperator(Tabled[KeyedTable]):
         return iter(())
 
     def snapshot(self, checkpoint: CheckpointId) -> OperatorState:
-        value = msgspec.msgpack.encode(self._horizon.value())
+        value = msgspec.msgpack.encode(self._horizon.value(self.counters.late_rows))
         return OperatorState(chunks=self._table.snapshot(checkpoint), value=value)
 
     # -- late rows

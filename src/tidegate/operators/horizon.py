@@ -37,6 +37,8 @@ class HorizonValue(msgspec.Struct, frozen=True, tag_field="format", tag="horizon
     groups: KeyGroupRange
     closed: tuple[Closed, ...] = ()
     """What earlier owners had closed beyond that watermark."""
+    late_rows: int = 0
+    """Rows the subtask had dropped because they ended at that watermark or before."""
 
 
 class Horizon:
@@ -46,6 +48,9 @@ class Horizon:
         """``owners``: the values of all old subtasks; those of other key groups do not matter."""
         self._groups = context.groups
         self._max_parallelism = context.max_parallelism
+        owners = tuple(owners)
+        self.late_rows = tuple(owner.late_rows for owner in owners)
+        """What each old subtask had counted, of other key groups too."""
         mine = [owner for owner in owners if owner.groups.intersect(self._groups) is not None]
         self.watermark_us = min((owner.watermark_us for owner in mine), default=WATERMARK_MIN_US)
         self._restored = [one for owner in mine for one in (Closed(owner.groups, owner.watermark_us), *owner.closed)]
@@ -67,8 +72,8 @@ class Horizon:
         groups = key_groups(hashes(), self._max_parallelism).astype(np.int64)
         return np.maximum(closed_until(self._closed, groups), self.watermark_us)
 
-    def value(self) -> HorizonValue:
-        return HorizonValue(self.watermark_us, self._groups, self._closed)
+    def value(self, late_rows: int) -> HorizonValue:
+        return HorizonValue(self.watermark_us, self._groups, self._closed, late_rows)
 
     def restored_until_us(self, chunk: RestoredChunk) -> NDArray[np.int64]:
         """For each row of a stored chunk how far its owner had closed it before the barrier."""

@@ -139,6 +139,10 @@ class RemoteDirectory(OutputDirectory, Protocol):
         relative to this one; the directories above it come first."""
         ...
 
+    def read_range(self, name: str, start: int, stop: int) -> bytes:
+        """Bytes ``start`` to ``stop`` of a file that has at least ``stop`` of them. FileNotFoundError: it is not there."""
+        ...
+
     def fetch(self, name: str) -> LocalCopy:
         """Begins to bring a file here, without waiting for anything."""
         ...

@@ -70,6 +70,17 @@ class AwaitingReader(Protocol):
 
 
 @runtime_checkable
+class AnsweringReader(Protocol):
+    """A reader whose source is far away: that nothing came does not mean that nothing is there."""
+
+    @property
+    def empty_answers(self) -> int:
+        """How often, since the split was opened, the source has answered that there is nothing behind what ``read`` has returned.
+        Others answer at every read."""
+        ...
+
+
+@runtime_checkable
 class InformedSource(Protocol):
     """A source that tells others how far the query has come."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
@@ -65,8 +65,17 @@ class OperatorCounters:
     """Counted by the operator, read by the loop for progress reports."""
 
     late_rows: int = 0
+    """Rows dropped because the watermark had passed them, since the operator was new: it is part of the state, and as exact."""
+    late_rows_restored: int = 0
+    """Of them, those that came with the restored state."""
     state_rows: int = 0
     state_bytes: int = 0
+
+    @classmethod
+    def restored(cls, context: OperatorContext, late_rows: Iterable[int]) -> OperatorCounters:
+        """``late_rows``: of all old subtasks. Their sum goes on in the first subtask, which there is at any parallelism."""
+        before = sum(late_rows) if context.subtask == 0 else 0
+        return cls(late_rows=before, late_rows_restored=before)
 
 
 class Operator(Protocol):

@@ -30,7 +30,7 @@ from tidegate.operators.columns import polars_type
 from tidegate.operators.horizon import restored_horizon
 from tidegate.operators.keys import KeyColumns
 from tidegate.operators.pieces import pieces
-from tidegate.operators.protocol import OperatorContext, OperatorState, Restored
+from tidegate.operators.protocol import OperatorContext, OperatorCounters, OperatorState, Restored
 from tidegate.operators.session_intervals import (
     END,
     FIRST_END,
@@ -79,6 +79,7 @@ class SessionAggregateOperator(Tabled[KeyedTable]):
             capture_rows=context.capture_rows,
         )
         self._horizon = restored_horizon(context)
+        self.counters = OperatorCounters.restored(context, self._horizon.late_rows)
         self._first_end_us: int | None = None
         self._sessions = 0
         self._restore(context.restored)
@@ -117,7 +118,7 @@ class SessionAggregateOperator(Tabled[KeyedTable]):
             yield from self._results(self._unpacked(piece), piece, self._table.keys_of(piece))
 
     def snapshot(self, checkpoint: CheckpointId) -> OperatorState:
-        value = msgspec.msgpack.encode(self._horizon.value())
+        value = msgspec.msgpack.encode(self._horizon.value(self.counters.late_rows))
         return OperatorState(chunks=self._table.snapshot(checkpoint), value=value)
 
     # -- rows to sessions

@@ -14,7 +14,7 @@ import polars as pl
 from tidegate.model.elements import WATERMARK_MIN_US, Batch, Output
 from tidegate.model.errors import Bug
 from tidegate.model.ids import CheckpointId
-from tidegate.operators.protocol import OperatorContext, OperatorState
+from tidegate.operators.protocol import OperatorContext, OperatorCounters, OperatorState
 from tidegate.operators.stateful.codec import Codec
 from tidegate.operators.stateful.grouping import KeyGrouping
 from tidegate.operators.stateful.keyed_state import KeyedState
@@ -37,6 +37,8 @@ class ProcessValue(msgspec.Struct, frozen=True, tag_field="format", tag="process
 
     watermark_us: int
     variables: tuple[Declared, ...]
+    late_rows: int = 0
+    """Rows the subtask had dropped as late."""
 
 
 class StatefulProcessOperator(Tabled[EntryTable]):
@@ -56,6 +58,7 @@ class StatefulProcessOperator(Tabled[EntryTable]):
             decoded(value, ProcessValue, "the state variables of a stateful processor")
             for value in context.restored.values
         ]
+        self.counters = OperatorCounters.restored(context, (value.late_rows for value in values))
         self._watermark_us = min((value.watermark_us for value in values), default=WATERMARK_MIN_US)
         self._initialised = bool(values)
         loaded = load_function(load, node.command, node.label)
@@ -204,7 +207,7 @@ class StatefulProcessOperator(Tabled[EntryTable]):
 
     def snapshot(self, checkpoint: CheckpointId) -> OperatorState:
         self._take_initial()
-        value = ProcessValue(self._watermark_us, self._state.variables.all)
+        value = ProcessValue(self._watermark_us, self._state.variables.all, self.counters.late_rows)
         return OperatorState(chunks=self._table.snapshot(checkpoint), value=msgspec.msgpack.encode(value))
 
     def close(self) -> None:

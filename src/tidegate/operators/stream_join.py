@@ -47,7 +47,6 @@ class StreamJoinOperator:
     """Input: rows of the two sides by port, keys of this subtask's key groups only. Output: ``StreamJoin.schema``."""
 
     def __init__(self, node: StreamJoin, context: OperatorContext) -> None:
-        self.counters = OperatorCounters()
         self._node = node
         self._context = context
         self._sides = (node.left, node.right)
@@ -67,6 +66,7 @@ class StreamJoinOperator:
         )
         values = [decoded(value, JoinValue, "the watermark of a join") for value in context.restored.values]
         self._horizon = Horizon(context, (value.horizon for value in values))
+        self.counters = OperatorCounters.restored(context, self._horizon.late_rows)
         # All of them count, not only those of our key groups: the next rescale may bring any two together.
         self._next_number = max((value.next_number for value in values), default=0)
         self._handed_out: dict[CheckpointId, tuple[tuple[ChunkHandle | NewChunk, ...], ...]] = {}
@@ -216,7 +216,7 @@ class StreamJoinOperator:
     # -- snapshots
 
     def snapshot(self, checkpoint: CheckpointId) -> OperatorState:
-        value = JoinValue(self._horizon.value(), self._next_number)
+        value = JoinValue(self._horizon.value(self.counters.late_rows), self._next_number)
         parts = tuple(stored.snapshot(checkpoint) for stored in self._stored)
         self._handed_out[checkpoint] = parts
         return OperatorState(

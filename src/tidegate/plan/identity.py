@@ -186,6 +186,7 @@ def _renamed(
     plans: Sequence[Sink], names: Mapping[int, OperatorId], pinned: frozenset[OperatorId] = frozenset()
 ) -> tuple[Sink, ...]:
     """``names`` by the identity of the nodes."""
+    streams = _streams(plans, names)
     done: dict[int, Plan] = {}
     for node in distinct(plans):
         described = _with_meanings(node)
@@ -193,8 +194,19 @@ def _renamed(
             described = replace(described, inputs=tuple(done[id(child)] for child in node.inputs))
         if isinstance(described, Stateful):
             described = replace(described, id=names[id(node)], pinned=described.id in pinned)
+        if isinstance(described, AssignWatermark) and described.stream is not None:
+            described = replace(described, stream=streams[described.stream])
         done[id(node)] = described
     return tuple(sink for plan in plans if isinstance(sink := done[id(plan)], Sink))
+
+
+def _streams(plans: Sequence[Sink], names: Mapping[int, OperatorId]) -> dict[OperatorId, OperatorId]:
+    """What becomes of the names of streams: each is called like the first of its branches."""
+    branches: dict[OperatorId, list[OperatorId]] = defaultdict(list)
+    for node in distinct(plans):
+        if isinstance(node, AssignWatermark) and node.stream is not None:
+            branches[node.stream].append(names[id(node)])
+    return {stream: min(of) for stream, of in branches.items()}
 
 
 def _found(nodes: list[Stateful], key: str) -> OperatorId:

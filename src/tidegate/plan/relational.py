@@ -38,6 +38,9 @@ class Scan:
     """Pickled user DataSource for Python data sources; empty for built-in formats. Ours or the user's code, never state."""
     source_schema: Schema = ()
     """All columns of the source in its own order and under its own names (``columns`` may be a pruned part)."""
+    event_time: str | None = None
+    """The source's column that ``withWatermark`` reads as it is stored; empty: it reads something else; None: no ``withWatermark`` is in
+    the chain. Written into the graph (``plan/event_times.py``): it says nothing about what the source gives."""
     pinned: bool = False
     """The user chose the id."""
     inputs: tuple[()] = ()
@@ -52,6 +55,8 @@ class AssignWatermark:
     delay_us: int
     schema: Schema
     pinned: bool = False
+    stream: OperatorId | None = None
+    """The ``withWatermark`` of which this is a branch; None: it is alone."""
     inputs: tuple[Plan, ...] = ()
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, TypeAlias, cast
 
+from tidegate.model.ids import OperatorId
 from tidegate.model.types import Field
 from tidegate.plan.expressions import Column, Literal, Named
 from tidegate.plan.meaning import plain
@@ -28,6 +29,7 @@ def share(plans: Sequence[Sink]) -> tuple[Sink, ...]:
 
     Neither pruned nor named plans: two queries that read different columns of a source read the same source.
     """
+    plans = _with_equal_streams(plans)
     pool = _Pool()
     for plan in plans:
         for head in _heads(plan):
@@ -96,7 +98,7 @@ class _Pool:
             return
         self._known.append((form(head), head, head))
         (child,) = head.inputs
-        if isinstance(child, Scan) and self._find(form(child)) is None:
+        if self._find(form(child)) is None:
             self._known.append((form(child), child, head))
 
     def shared(self, node: Plan, *, by_position: bool = False) -> Plan:
@@ -131,6 +133,27 @@ def _begins_with_scan(node: Plan) -> bool:
     while isinstance(node, AssignWatermark | Filter | Project):
         (node,) = node.inputs
     return isinstance(node, Scan)
+
+
+def _with_equal_streams(plans: Sequence[Sink]) -> tuple[Sink, ...]:
+    """Streams of the same branches are called the same. A branch of two streams that differ is read twice: what one of them may
+    do without, the time of a source that is quiet, the other one has to wait for."""
+    branches: dict[OperatorId, list[AssignWatermark]] = {}
+    for node in distinct(plans):
+        if isinstance(node, AssignWatermark) and node.stream is not None:
+            branches.setdefault(node.stream, []).append(node)
+    known: list[tuple[list[Form], OperatorId]] = []
+    called: dict[OperatorId | None, OperatorId | None] = {None: None}
+    for stream, nodes in branches.items():
+        forms = [form(replace(node, stream=None)) for node in nodes]
+        equal = (name for others, name in known if len(others) == len(forms) and all(one in others for one in forms))
+        called[stream] = next(equal, stream)
+        known.append((forms, stream))
+    done: dict[int, Plan] = {}
+    for node in distinct(plans):
+        made = node if isinstance(node, Scan) else replace(node, inputs=tuple(done[id(child)] for child in node.inputs))
+        done[id(node)] = replace(made, stream=called[made.stream]) if isinstance(made, AssignWatermark) else made
+    return tuple(sink for plan in plans if isinstance(sink := done[id(plan)], Sink))
 
 
 def _renamed(stands: Plan, was: Plan, wanted: Plan) -> Project:

@@ -15,6 +15,7 @@ from tidegate.model.errors import InvalidQuery
 from tidegate.model.ids import StageId
 from tidegate.model.types import Field, Schema
 from tidegate.plan.dead_letters import with_dead_letters
+from tidegate.plan.event_times import with_event_times
 from tidegate.plan.graph import Edge, JobGraph, Partitioning, Stage
 from tidegate.plan.keyed import Deduplicate, PartialDeduplicate, SessionAggregate, StatefulProcess, StreamJoin
 from tidegate.plan.ordering import Limit, PartialLimit, Sort
@@ -51,7 +52,7 @@ def build_graph(*plans: Sink, parallelism: int, max_parallelism: int, dead_lette
     cutter = _Cutter(frozenset(map(id, shared_nodes(sinks))))
     for sink in sinks:
         cutter.close(cutter.chain(sink))
-    graph = JobGraph(tuple(cutter.stages), tuple(cutter.edges), parallelism, max_parallelism)
+    graph = with_event_times(JobGraph(tuple(cutter.stages), tuple(cutter.edges), parallelism, max_parallelism))
     if dead_letter:
         graph = with_dead_letters(graph, dead_letter)
     _check_unique_ids(graph)

@@ -12,6 +12,7 @@ from tidegate.model.errors import Bug
 from tidegate.model.ids import CheckpointId, OperatorId
 from tidegate.model.messages import OperatorMetrics
 from tidegate.model.snapshot import OperatorSnapshot
+from tidegate.operators.assign_watermark import AssignWatermarkOperator
 from tidegate.operators.dead_letters import DeadLetterOperator
 from tidegate.operators.protocol import Flushing, Operator, OperatorState, Timed
 from tidegate.plan.relational import Plan
@@ -48,6 +49,10 @@ class Chain:
         self._position = position
         self.flushes = any(isinstance(link.operator, Flushing) for link in self.links)
         """Rows may leave at a barrier, before it."""
+        self.assigner = next(
+            (link.operator for link in self.links if isinstance(link.operator, AssignWatermarkOperator)), None
+        )
+        """Makes watermarks of the rows that pass."""
         self._timed = tuple(
             (index, link.operator) for index, link in enumerate(self.links) if isinstance(link.operator, Timed)
         )
@@ -213,6 +218,7 @@ class Chain:
                 rows_in=link.rows_in,
                 rows_out=link.rows_out,
                 late_rows=link.operator.counters.late_rows,
+                late_rows_restored=link.operator.counters.late_rows_restored,
                 rejected_rows=link.rejected_rows,
                 state_rows=link.operator.counters.state_rows,
                 state_bytes=link.operator.counters.state_bytes,

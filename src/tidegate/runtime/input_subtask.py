@@ -9,6 +9,7 @@ import polars as pl
 
 from tidegate.eventtime.combiner import WatermarkCombiner
 from tidegate.model.elements import (
+    NO_ORIGIN,
     WATERMARK_MIN_US,
     Barrier,
     Batch,
@@ -74,7 +75,9 @@ class InputSubtask:
         self._next = 0
         self._ending = False
         self._ended = False
-        self._idle_due = False
+        self._idle_due: Idle | None = None
+        self._told: SourceStatus | None = None
+        """The last word to an assigner in this chain, whose rows know no split any more: whether they hold anything back."""
         # After a restore everyone behind hears again where event time stands: their channels start at an older value.
         self._announce_us = combiner.combined_us if combiner.combined_us > WATERMARK_MIN_US else None
 
@@ -93,7 +96,10 @@ class InputSubtask:
     def runnable(self, now_ms: float) -> bool:
         if self._work.suspended:
             return self._work.resumable
-        if self._flushing is not None or self._announce_us is not None or self._ending or self._idle_due:
+        due = (
+            self._announce_us is not None or self._ending or self._idle_due is not None or self._status_due is not None
+        )
+        if self._flushing is not None or due:
             return True
         if self._restored:
             return not self.outputs.full
@@ -112,10 +118,12 @@ class InputSubtask:
             elif self._announce_us is not None:
                 at_us, self._announce_us = self._announce_us, None
                 self._work.begin(self.chain.feed(Watermark(at_us)))
+            elif (status := self._status_due) is not None:
+                self._tell(status)
             elif self._ending:
                 self._finish()
-            elif self._idle_due:
-                self._go_idle()
+            elif self._idle_due is not None:
+                self._go_idle(self._idle_due)
             elif self._restored:
                 # Before anything new, barriers included: an aligned cut has no rows in flight.
                 if self.outputs.full:
@@ -162,8 +170,8 @@ class InputSubtask:
             case Watermark(at_us=at_us):
                 self._wake(channel)
                 self._advance(self._combiner.on_watermark(channel, at_us))
-            case Idle():
-                self._advance(self._combiner.on_idle(channel))
+            case Idle() as how:
+                self._advance(self._combiner.on_idle(channel, how))
                 self._idle_due = self._combiner.idle
             case EndOfData():
                 self._advance(self._combiner.on_end(channel))
@@ -199,15 +207,30 @@ class InputSubtask:
         if self._combiner.is_idle(channel):
             self._combiner.on_active(channel)
             self.outputs.wake()
+            if (status := self._status_due) is not None:
+                # Before the rows that end the rest, or they would tell the time. It releases nothing.
+                self._tell(status)
+
+    def _tell(self, status: SourceStatus) -> None:
+        self._told = status
+        self._work.begin(self.chain.feed(status))
 
     def _advance(self, combined_us: int | None) -> None:
         if combined_us is not None:
             self._work.begin(self.chain.feed(Watermark(combined_us)))
 
-    def _go_idle(self) -> None:
+    def _go_idle(self, how: Idle) -> None:
         """Comes after the rows and the watermark that the idleness of one input released: they would end it again."""
-        self._idle_due = False
-        self.outputs.go_idle()
+        self._idle_due = None
+        self.outputs.go_idle(how)
+
+    @property
+    def _status_due(self) -> SourceStatus | None:
+        """Rows have come from anywhere and know no split: they tell the time only while nothing else is to be read."""
+        if self.chain.assigner is None or self._ended:
+            return None
+        status = SourceStatus(frozenset({NO_ORIGIN}), holding=not self._combiner.rests)
+        return None if status == self._told else status
 
     def _finish(self) -> None:
         if not self._ended:

@@ -30,7 +30,7 @@ class Outputs:
         """Until when barriers that still stand behind rows may do so."""
         self.channels = tuple(channel for _, channels in edges for channel in channels)
         self.watermark_us = WATERMARK_MIN_US
-        self._idle = False
+        self._idle: Idle | None = None
 
     @property
     def full(self) -> bool:
@@ -51,21 +51,22 @@ class Outputs:
                     for index, piece in router.route(rows):
                         channels[index].put(Batch(piece))
             case Watermark(at_us=at_us) if at_us > self.watermark_us:
-                self._idle = False
+                if self._idle is not None and not self._idle.for_good:
+                    self._idle = None
                 self.watermark_us = at_us
                 self.broadcast(output)
             case Watermark():
                 pass  # Repeated: everyone downstream knows.
 
-    def go_idle(self) -> None:
-        if not self._idle:
-            self._idle = True
-            self.broadcast(Idle())
+    def go_idle(self, how: Idle) -> None:
+        if self._idle != how:
+            self._idle = how
+            self.broadcast(how)
 
     def wake(self) -> None:
         """Rows may follow: no reader may go on without this subtask's watermark, not even one that gets none of the rows."""
-        if self._idle:
-            self._idle = False
+        if self._idle is not None and not self._idle.for_good:
+            self._idle = None
             self.broadcast(Watermark(self.watermark_us))
 
     def send_barrier(self, barrier: Barrier, since_ms: float) -> None:

@@ -30,6 +30,7 @@ from tidegate.operators.build import refuse_user_functions
 from tidegate.operators.ports import Connectors
 from tidegate.operators.user_functions import Load
 from tidegate.plan.graph import JobGraph
+from tidegate.plan.streams import far_sources, sources_meet
 from tidegate.runtime.capturing import Capturing
 from tidegate.runtime.effects import Leave, Persist, SlotEffect, Tell
 from tidegate.runtime.scheduler import Scheduler
@@ -86,7 +87,16 @@ class SlotRuntime:
         this slot's times to get milliseconds since the epoch. ``entries`` makes the backend of an operator's point state.
         """
         self._graph = graph
-        self._scope = SlotScope(slot, attempt, graph.parallelism, config, clock, whole_results=graph.has_whole_results)
+        self._scope = SlotScope(
+            slot,
+            attempt,
+            graph.parallelism,
+            config,
+            clock,
+            whole_results=graph.has_whole_results,
+            sources_meet=sources_meet(graph),
+            far_sources=far_sources(graph),
+        )
         self._scope.now_ms = now_ms
         self._scope.wall_offset_ms = wall_offset_ms
         self._wiring = wire(
@@ -148,7 +158,7 @@ class SlotRuntime:
                 self._unanswered.ready_heard()
                 for source in self._sources:
                     if source.source.id == operator and index == self._scope.slot:
-                        source.source.assign(message, self._scope.now_ms)
+                        source.assign(message, self._scope.now_ms)
             case EndAttempt(clean=clean, reason=reason):
                 self._left = True
                 self._scope.effects.append(Leave(clean, reason))
@@ -272,6 +282,7 @@ class SlotRuntime:
             positions={source.source.id: source.source.describe() for source in self._sources},
             idle_sources=tuple(source.source.id for source in self._sources if source.drained),
             answers=self._report_asked,
+            holders=tuple(one for source in self._sources for one in source.source.holders()),
         )
 
     def inside(self) -> tuple[str, float] | None:

@@ -16,7 +16,7 @@ from tidegate.model.elements import (
     Watermark,
 )
 from tidegate.model.ids import CheckpointId, SubtaskId
-from tidegate.model.messages import OperatorMetrics, SourceExhausted, SplitsWanted
+from tidegate.model.messages import AssignSplits, OperatorMetrics, SourceExhausted, SourceTime, SplitsWanted
 from tidegate.operators.source import FromSource, SourceOperator
 from tidegate.runtime.chain import Chain
 from tidegate.runtime.effects import Tell
@@ -25,6 +25,7 @@ from tidegate.runtime.outputs import Outputs
 from tidegate.runtime.overtaking import may_overtake
 from tidegate.runtime.snapshotting import Snapshots, decline
 from tidegate.runtime.subtask import Quantum, SlotScope, Work
+from tidegate.runtime.time_reports import TimeReports
 from tidegate.runtime.triggers import Triggers
 
 EXHAUSTED_AGAIN_MS = 1_000.0
@@ -48,6 +49,13 @@ class SourceSubtask:
         self._triggers = Triggers()
         self._ended = False
         self._say_exhausted_ms = 0.0
+        self._reports: TimeReports | None = TimeReports() if scope.sources_meet else None
+        source.take_place(chain.assigner, meets_others=scope.sources_meet, is_far=source.id in scope.far_sources)
+
+    def assign(self, message: AssignSplits, now_ms: float) -> None:
+        if self.source.assign(message, now_ms):
+            # Not only with the first row: those behind may not go on without this reader from now on, room or not.
+            self.outputs.wake()
 
     def trigger(self, checkpoint: CheckpointId, kind: CheckpointKind, now_ms: float) -> None:
         """Several may wait; each is taken once, in order. One that a newer has overtaken is declined, repeated ones change nothing."""
@@ -116,7 +124,7 @@ class SourceSubtask:
             case Watermark() | SourceStatus():
                 return self._work.begin(self.chain.feed(element, start=1))
             case Idle():
-                self.outputs.go_idle()
+                self.outputs.go_idle(element)
                 return True
             case EndOfData():
                 if not self._ended:
@@ -173,12 +181,32 @@ class SourceSubtask:
                 open=request.open,
                 finished=request.finished,
                 received=request.received,
+                number=request.number,
                 asks=request.asks,
             )
             scope.effects.append(Tell(message))
+        if self._reports is not None and (time := self._reports.due(self._time, now_ms)) is not None:
+            watermark_us, idle = time
+            scope.effects.append(
+                Tell(
+                    SourceTime(
+                        attempt=scope.attempt,
+                        slot=scope.slot,
+                        operator=self.source.id,
+                        watermark_us=watermark_us,
+                        idle=idle,
+                    )
+                )
+            )
         if self._exhausted and now_ms >= self._say_exhausted_ms:
             self._say_exhausted_ms = now_ms + EXHAUSTED_AGAIN_MS
             scope.effects.append(Tell(SourceExhausted(attempt=scope.attempt, slot=scope.slot, operator=self.source.id)))
+
+    @property
+    def _time(self) -> tuple[int, bool] | None:
+        """Where event time stands at this reader of logs, and whether it has nothing to tell it by."""
+        quiet = self.source.is_quiet_log
+        return None if quiet is None or self.chain.assigner is None else (self.chain.assigner.emitted_us, quiet)
 
     @property
     def _exhausted(self) -> bool:
@@ -193,6 +221,7 @@ class SourceSubtask:
             self.source.next_ask_ms,
             float("inf") if blocked else self.source.next_poll_ms,
             self._say_exhausted_ms if self._exhausted else float("inf"),
+            self._reports.next_ms if self._reports is not None else float("inf"),
         )
 
     @property

@@ -26,7 +26,7 @@ class StageTime(msgspec.Struct, frozen=True, kw_only=True, tag_field="format", t
 
 def capture(combiner: WatermarkCombiner, parallelism: int) -> OperatorState:
     channels = tuple(
-        ChannelTimeState(channel, time.at_us, time.idle, time.ended)
+        ChannelTimeState(channel, time.at_us, time.idle is not None, time.ended)
         for channel, time in sorted(combiner.times().items())
     )
     state = StageTime(combined_us=combiner.combined_us, parallelism=parallelism, channels=channels)

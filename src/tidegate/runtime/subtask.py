@@ -8,7 +8,7 @@ from typing import Protocol
 
 from tidegate.model.config import CheckpointMode, QueryConfig
 from tidegate.model.elements import Output
-from tidegate.model.ids import Attempt, CheckpointId, SlotIndex, SubtaskId
+from tidegate.model.ids import Attempt, CheckpointId, OperatorId, SlotIndex, SubtaskId
 from tidegate.model.messages import OperatorMetrics
 from tidegate.runtime.chain import Chain
 from tidegate.runtime.effects import SlotEffect
@@ -33,6 +33,10 @@ class SlotScope:
     clock: Callable[[], float] | None
     whole_results: bool = False
     """Rows leave at the barrier, before it. A barrier that one subtask has passed must then pass all of them, in order."""
+    sources_meet: bool = False
+    """Readers of logs say where their event time stands: others have to know."""
+    far_sources: frozenset[OperatorId] = frozenset()
+    """Sources whose time is told behind an exchange."""
     now_ms: float = 0.0
     """The latest time the slot was told."""
     wall_offset_ms: float = 0.0

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from tidegate.eventtime.combiner import WatermarkCombiner
+from tidegate.eventtime.combiner import Streams, WatermarkCombiner
 from tidegate.model.elements import Element
 from tidegate.model.errors import SlotLost
-from tidegate.model.ids import ChannelId, OperatorId, SlotIndex, StageId, SubtaskId
+from tidegate.model.ids import ChannelId, OperatorId, SlotIndex, SubtaskId
 from tidegate.model.snapshot import OperatorSnapshot
 from tidegate.operators.build import build
 from tidegate.operators.ports import Connectors
@@ -17,7 +17,8 @@ from tidegate.operators.source import SourceOperator
 from tidegate.operators.user_functions import Load
 from tidegate.plan.explain import label
 from tidegate.plan.graph import Edge, JobGraph, Partitioning, Stage
-from tidegate.plan.relational import AssignWatermark, Plan, Stateful
+from tidegate.plan.relational import Plan, Stateful
+from tidegate.plan.streams import streams_of
 from tidegate.runtime.chain import Chain, Link
 from tidegate.runtime.credits import Credits
 from tidegate.runtime.effects import Send
@@ -67,16 +68,14 @@ def wire(deployment: Deployment, scope: SlotScope) -> Wiring:
     for edge in graph.edges:
         for channel in _into(edge, scope.slot, graph.parallelism):
             wiring.inputs[channel] = InputChannel(channel)
-    # Idle and silent are different: a silent input brings rows, but nothing above it ever assigns a watermark. A bounded run
-    # waits for it all the same, so that its rows are not late.
-    silent = frozenset[int]() if scope.config.bounded else _silent_edges(graph)
+    streams = streams_of(graph)
     for stage in graph.stages:
-        wiring.subtasks.append(_subtask(stage, deployment, scope, wiring, silent))
+        wiring.subtasks.append(_subtask(stage, deployment, scope, wiring, streams))
     return wiring
 
 
 def _subtask(
-    stage: Stage, deployment: Deployment, scope: SlotScope, wiring: Wiring, silent: frozenset[int]
+    stage: Stage, deployment: Deployment, scope: SlotScope, wiring: Wiring, streams: Mapping[int, Streams]
 ) -> SourceSubtask | InputSubtask:
     graph = deployment.graph
     subtask = SubtaskId(stage.id, scope.slot)
@@ -108,7 +107,7 @@ def _subtask(
     combiner = WatermarkCombiner(
         channels,
         start_us=start_us,
-        silent=frozenset(c for c in channels if c.edge in silent),
+        streams=streams,
         policy=scope.config.watermark_policy,
     )
     return InputSubtask(
@@ -219,20 +218,6 @@ def _out_of(edge: Edge, slot: SlotIndex, parallelism: int) -> tuple[ChannelId, .
     if edge.partitioning is Partitioning.FORWARD:
         return (ChannelId(edge.number, slot, slot),)
     return tuple(ChannelId(edge.number, slot, SlotIndex(target)) for target in range(parallelism))
-
-
-def _silent_edges(graph: JobGraph) -> frozenset[int]:
-    """Edges no watermark ever comes through: nothing above them assigns one."""
-    assigning: set[StageId] = set()
-    silent: set[int] = set()
-    for stage in graph.stages:  # From the sources down.
-        above = any(edge.source in assigning for edge in graph.inputs_of(stage.id))
-        if above or any(isinstance(node, AssignWatermark) for node in stage.nodes):
-            assigning.add(stage.id)
-    for edge in graph.edges:
-        if edge.source not in assigning:
-            silent.add(edge.number)
-    return frozenset(silent)
 
 
 def unknown_channel(channel: ChannelId) -> SlotLost:

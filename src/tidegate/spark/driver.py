@@ -35,6 +35,7 @@ from tidegate.checkpoint.events import (
     Started,
     StopRequested,
 )
+from tidegate.checkpoint.holding import at_rest
 from tidegate.checkpoint.lifecycle import step
 from tidegate.checkpoint.phases import Active, Ending, New, RestartAt, State
 from tidegate.checkpoint.plan import CheckpointPlan
@@ -51,6 +52,7 @@ from tidegate.spark.discovery import Discovery
 from tidegate.spark.gang import Gang, GangEvent, JobEnded, SlotSilent
 from tidegate.spark.health import Health
 from tidegate.spark.history import HistoryKeeper
+from tidegate.spark.holding import Hold, HoldWatch
 from tidegate.spark.journal import Journal
 from tidegate.spark.outside import LaneFailed, Outside
 from tidegate.spark.requests import Requests
@@ -128,6 +130,9 @@ class JobMaster:
         self.history = HistoryKeeper(store, name)
         self._journal = Journal(self.status, self.history)
         self._watchdog = Watchdog(plan, name, monotonic_ms())
+        self._hold_watch = HoldWatch(graph, plan)
+        self.holds: tuple[Hold, ...] = ()
+        """Who holds event time back, most holding first. To be read by any thread."""
         self.ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"tidegate-master-{name}", daemon=True)
 
@@ -238,8 +243,10 @@ class JobMaster:
 
     def _ask_slots(self, number: int, poll: bool) -> None:
         state = self._state
-        unassigned = not isinstance(state, Active) or any(source.unassigned for source in state.run.sources)
-        self.status.update(asked=number, unassigned=unassigned)
+        sources = state.run.sources if isinstance(state, Active) else None
+        unassigned = sources is None or any(source.unassigned for source in sources)
+        resting = sources is not None and at_rest(self._plan, sources)
+        self.status.update(asked=number, unassigned=unassigned, resting=resting)
         if isinstance(state, Active) and self._gang is not None:
             # Behind every assignment: a slot that answers has taken those in.
             self._gang.send(ReportProgress(attempt=self._gang.attempt, number=number, poll=poll), None)
@@ -260,6 +267,11 @@ class JobMaster:
 
     def _watch(self, now_ms: int) -> None:
         self.history.on_clock(now_ms)
+        sources = self._state.run.sources if isinstance(self._state, Active) else ()
+        if self._hold_watch.due(now_ms) or not sources:
+            failing = self._discovery.failing() if self._discovery is not None else {}
+            self.holds = self._hold_watch.look(sources, self.status.now().slots, failing, now_ms)
+        self._watchdog.on_holds(self.holds)
         seen = self._watchdog.on_clock(now_ms, self._state, len(self._gang.pids) if self._gang is not None else 0)
         if seen is not None:
             self._feed(seen)
@@ -319,7 +331,12 @@ class JobMaster:
             on_alive=lambda alive: self._watchdog.on_alive(alive, monotonic_ms()),
         )
         self._discovery = Discovery(
-            deploy.attempt, self._enumerators, manifest, self._config.discovery_interval_ms, self.post
+            deploy.attempt,
+            self._enumerators,
+            manifest,
+            self._config.discovery_interval_ms,
+            self.post,
+            self._plan.stream_of,
         )
 
     def _on_progress(self, progress: SlotProgress) -> None:

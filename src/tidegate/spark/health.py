@@ -14,6 +14,7 @@ from tidegate.checkpoint.plan import CheckpointPlan
 from tidegate.model.config import QueryConfig
 from tidegate.model.ids import SlotIndex, SubtaskId
 from tidegate.spark.errands import DEPLOY, LEAVE, Errand
+from tidegate.spark.holding import in_words, trouble
 from tidegate.spark.vitals import SlotSigns, Underway, Vitals
 
 INTERVALS_MAX = 10
@@ -55,7 +56,7 @@ def health(vitals: Vitals, plan: CheckpointPlan, now_ms: int) -> Health:
         interval = show_ms(interval_ms(plan.config, far_behind=vitals.far_behind))
         words = f"no checkpoint has completed for {show_ms(silence_ms)} (interval {interval}): "
         return Health(Condition.UNHEALTHY, words + explain(vitals, plan, now_ms), seconds)
-    slow = _overdue(vitals, plan.config, now_ms)
+    slow = _overdue(vitals, plan.config, now_ms) or _held_back(vitals, plan.config, now_ms)
     if slow is not None:
         return Health(Condition.UNHEALTHY, slow, seconds)
     if vitals.failures_in_a_row:
@@ -129,6 +130,15 @@ def _overdue(vitals: Vitals, config: QueryConfig, now_ms: int) -> str | None:
         if key not in (DEPLOY, LEAVE) and now_ms - errand.since_ms > limits_ms.get(key, limit_ms)
     ]
     return _still(min(late, key=lambda one: one.since_ms), now_ms) if late else None
+
+
+def _held_back(vitals: Vitals, config: QueryConfig, now_ms: int) -> str | None:
+    """A source that says nothing: rows flow on, and no window closes."""
+    limit_ms = (config.unhealthy_after_ms or PATIENCE_MIN_MS) + config.discovery_interval_ms
+    hold = trouble(vitals.holds, limit_ms, now_ms)
+    if hold is None:
+        return None
+    return f"event time has been held back for {show_ms(now_ms - hold.since_ms)} by {in_words(hold.holder)}"
 
 
 def _still(errand: Errand, now_ms: int) -> str:

@@ -204,7 +204,7 @@ class SlotProcess:
         if wakeup_ms is not None:
             until_ms = min(until_ms, wakeup_ms)
         # Rounded up: a poll that ends just before the moment would spin until it has come.
-        return max(0, math.ceil(until_ms - time.monotonic() * 1000))
+        return math.ceil(max(0.0, until_ms - time.monotonic() * 1000))
 
     def _perform(self, effect: SlotEffect) -> bool:
         """Whether that was the last effect."""

@@ -47,6 +47,8 @@ class JobSnapshot:
     """The newest request for reports of all slots."""
     unassigned: bool = True
     """When it was sent, some input was known that no slot had been given, or none had been looked for yet."""
+    resting: bool = False
+    """When it was sent, everything that was found had been read and counted for event time, and the slots had been told so."""
     taken_s: float = 0.0
     """When the slots last reported, by the wall clock."""
 
@@ -67,6 +69,7 @@ def _add(a: OperatorMetrics, b: OperatorMetrics) -> OperatorMetrics:
         rows_in=a.rows_in + b.rows_in,
         rows_out=a.rows_out + b.rows_out,
         late_rows=a.late_rows + b.late_rows,
+        late_rows_restored=a.late_rows_restored + b.late_rows_restored,
         rejected_rows=a.rejected_rows + b.rejected_rows,
         state_rows=a.state_rows + b.state_rows,
         state_bytes=a.state_bytes + b.state_bytes,
@@ -98,8 +101,13 @@ class JobStatus:
             self.changed.notify_all()
 
     def on_progress(self, progress: SlotProgress) -> None:
+        """Slots of one attempt at a time: what those of two have counted must not be added up."""
         with self.changed:
-            slots = {**self._now.slots, progress.slot: progress}
+            known = self._now.slots.values()
+            if any(one.attempt > progress.attempt for one in known):
+                return
+            slots = {one.slot: one for one in known if one.attempt == progress.attempt}
+            slots[progress.slot] = progress
             self._now = replace(self._now, slots=slots, taken_s=time.time())
             self.changed.notify_all()
 

@@ -17,6 +17,7 @@ from tidegate.checkpoint.statistics import CheckpointReport, FailureReason, Outc
 from tidegate.model.ids import Attempt, CheckpointId, SlotIndex, SubtaskId
 from tidegate.model.messages import SlotAlive, SlotProgress, SubtaskAcked, TriggerCheckpoint
 from tidegate.spark.errands import DEPLOY, LEAVE, Errand, answered_by, asked_by, first_line
+from tidegate.spark.holding import Hold
 
 SHARE_HORIZON_MS = 5_000
 """Shares of busy time are those of the last 5 to 10 seconds."""
@@ -96,6 +97,8 @@ class Vitals:
     """Why."""
     again_at_ms: int | None = None
     """Between two attempts: when the next one begins."""
+    holds: tuple[Hold, ...] = ()
+    """Who holds event time back, most holding first."""
     stopping: bool = False
     far_behind: bool = False
     outcome: fx.Outcome | None = None

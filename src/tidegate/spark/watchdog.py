@@ -14,6 +14,7 @@ from tidegate.model.messages import SlotAlive, SlotProgress
 from tidegate.spark import vitals
 from tidegate.spark.backlog import BacklogWatch
 from tidegate.spark.health import Condition, Health, health
+from tidegate.spark.holding import Hold
 
 log = logging.getLogger("tidegate.health")
 
@@ -57,6 +58,12 @@ class Watchdog:
     def on_alive(self, alive: SlotAlive, now_ms: int) -> None:
         with self._lock:
             self._vitals = vitals.after_heartbeat(self._vitals, alive, now_ms)
+
+    def on_holds(self, holds: tuple[Hold, ...]) -> None:
+        """Who holds event time back right now."""
+        if holds is not self._vitals.holds:
+            with self._lock:
+                self._vitals = replace(self._vitals, holds=holds)
 
     def on_clock(self, now_ms: int, state: State, registered: int) -> BacklogSeen | None:
         """``registered``: slots of the attempt that have come up. Returns what the coordinator must learn, if anything."""

@@ -52,6 +52,11 @@ class HdfsFiles(HdfsBlobStore):
     def found(self, enters: Callable[[str], bool]) -> Iterator[tuple[str, FileStatus]]:
         return ((key, _status(one)) for key, one in self._walk("", enters))
 
+    def read_range(self, key: str, start: int, stop: int) -> bytes:
+        path = self._path(key)
+        file = self._do("read", key, lambda: self._client.read(path))
+        return self._do("read", key, lambda: file.read_range(start, stop - start))
+
     def fetch(self, key: str) -> Fetched:
         path = self._path(key)
         status = self._do("look at", key, lambda: self._client.get_file_info(path))

@@ -70,6 +70,15 @@ class ObjectFiles(ObjectBlobStore):
 
         return ((one["path"], _status(one)) for one in self._objects() if is_entered(directory_of(one["path"])))
 
+    def read_range(self, key: str, start: int, stop: int) -> bytes:
+        import obstore
+
+        check_key(key)
+        try:
+            return bytes(obstore.get(self._clients.normal, key, options={"range": (start, stop)}).bytes())
+        except Exception as failure:
+            raise self._unread(failure, key) from failure
+
     def fetch(self, key: str) -> Fetched:
         """The first part comes with the first answer: one round trip for most files."""
         import obstore

@@ -50,6 +50,10 @@ class FileStore(BlobStore, Protocol):
         """All keys in directories that are entered, as they are found."""
         ...
 
+    def read_range(self, key: str, start: int, stop: int) -> bytes:
+        """FileNotFoundError: it is not there."""
+        ...
+
     def fetch(self, key: str) -> Fetched:
         """FileNotFoundError: it is not there; also from the pieces, if it goes meanwhile. DataError: it was replaced meanwhile."""
         ...
@@ -124,6 +128,9 @@ class StoreDirectory:
 
     def found(self, enters: Callable[[str], bool]) -> Iterator[tuple[str, FileStatus]]:
         return self._store.found(enters)
+
+    def read_range(self, name: str, start: int, stop: int) -> bytes:
+        return self._store.read_range(name, start, stop)
 
     def fetch(self, name: str) -> FetchedCopy:
         return FetchedCopy(name, partial(self._store.fetch, name), self._turns)

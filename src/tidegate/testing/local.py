@@ -113,7 +113,6 @@ class _Job:
     rows_read: int = 0
     sinks: dict[OperatorId, ScriptedSink] = field(default_factory=dict)
     newest: dict[OperatorId, CheckpointId] = field(default_factory=dict)
-    _splits: dict[OperatorId, tuple[Split, ...]] = field(default_factory=dict)
 
     def source(self, scan: Scan) -> _CountedSource:
         return _CountedSource(self.sources.source(scan), self._count)
@@ -121,10 +120,8 @@ class _Job:
     def sink(self, sink: Sink) -> ScriptedSink:
         return self.sinks.setdefault(sink.id, ScriptedSink())
 
-    def splits(self, scan: Scan) -> tuple[Split, ...]:
-        if scan.id not in self._splits:
-            self._splits[scan.id] = self.sources.enumerator(scan, self.config).discover(0)
-        return self._splits[scan.id]
+    def enumerator(self, scan: Scan) -> SplitEnumerator:
+        return self.sources.enumerator(scan, self.config)
 
     def commit(self, sink: Sink, committables: tuple[Committable, ...]) -> None:
         kept = self.sink(sink)

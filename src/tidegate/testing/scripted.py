@@ -15,10 +15,17 @@ from tidegate.plan.relational import Scan, Sink
 
 @dataclass(slots=True)
 class ScriptedSplit:
-    """Rows of one split, with the scan's plan column names. Not ``closed``: more may be appended, and it never finishes."""
+    """Rows of one split, with the scan's plan column names. Not ``closed``: more may be appended, and it never finishes.
+
+    ``reachable``: may change while the query runs. A split that is not gives no rows, and does not say that it has none.
+    ``earliest_us``, ``cut``: what the enumerator tells of it, see ``model.snapshot.Split``.
+    """
 
     rows: pl.DataFrame
     closed: bool = True
+    reachable: bool = True
+    earliest_us: int | None = None
+    cut: bool = False
 
     def append(self, rows: pl.DataFrame) -> None:
         self.rows = pl.concat([self.rows, rows])
@@ -26,11 +33,21 @@ class ScriptedSplit:
 
 @dataclass(slots=True)
 class ScriptedSource:
-    """Splits by number. ``batch_rows`` is the most that one read returns; every ``hiccup``-th read returns nothing at all."""
+    """Splits by number; more may be added while the query runs, if it is not bounded: the next look finds them.
+
+    ``batch_rows`` is the most that one read returns; every ``hiccup``-th read returns nothing at all.
+    ``log``: each split is a log, dealt out at once, in which rows stand in the order in which they came about. Otherwise the order of rows in
+    a split means nothing, as in files. None: it is one if a split is not closed.
+    """
 
     splits: list[ScriptedSplit]
     batch_rows: int = 1_000
     hiccup: int = 0
+    log: bool | None = None
+
+    @property
+    def ordered(self) -> bool:
+        return any(not split.closed for split in self.splits) if self.log is None else self.log
 
     def open(self, split: Split, position: bytes | None) -> ScriptedReader:
         return ScriptedReader(self, split.number, msgspec.msgpack.decode(position, type=int) if position else 0)
@@ -43,13 +60,15 @@ class ScriptedReader:
         self._number = number
         self._next = start
         self._reads = 0
+        self.empty_answers = 0
 
     def read(self, rows_max: int, now_ms: int) -> pl.DataFrame | None:
         self._reads += 1
-        if self._source.hiccup and self._reads % self._source.hiccup == 0:
+        if not self._split.reachable or (self._source.hiccup and self._reads % self._source.hiccup == 0):
             return None
         rows = self._split.rows.slice(self._next, min(rows_max, self._source.batch_rows))
         self._next += rows.height
+        self.empty_answers += rows.is_empty()
         return rows if rows.height else None
 
     @property
@@ -68,7 +87,7 @@ class ScriptedReader:
 
 
 class ScriptedEnumerator:
-    """Driver side: finds every split in its first round."""
+    """Driver side: finds what is there and was not before."""
 
     def __init__(self, source: ScriptedSource) -> None:
         self._source = source
@@ -77,7 +96,7 @@ class ScriptedEnumerator:
     def discover(self, now_ms: int) -> tuple[Split, ...]:
         found = range(self._known, len(self._source.splits))
         self._known = len(self._source.splits)
-        return tuple(Split(number=number, payload=b"") for number in found)
+        return tuple(self._split(number) for number in found)
 
     def snapshot(self) -> bytes:
         return msgspec.msgpack.encode(self._known)
@@ -85,7 +104,19 @@ class ScriptedEnumerator:
     def restore(self, state: bytes, known: tuple[Split, ...]) -> tuple[Split, ...]:
         numbers = set(range(msgspec.msgpack.decode(state, type=int))) | {split.number for split in known}
         self._known = max(numbers, default=-1) + 1
-        return tuple(Split(number=number, payload=b"") for number in sorted(numbers))
+        return tuple(self._split(number) for number in sorted(numbers))
+
+    def _split(self, number: int) -> Split:
+        told = self._source.splits[number]
+        return Split(number=number, payload=b"", earliest_us=told.earliest_us, cut=told.cut)
+
+    @property
+    def ordered(self) -> bool:
+        return self._source.ordered
+
+    @property
+    def endless(self) -> bool:
+        return self._source.ordered
 
     @property
     def bounded(self) -> bool:
@@ -159,8 +190,8 @@ class ScriptedConnectors:
     def sink(self, sink: Sink) -> ScriptedSink:
         return self.sinks[sink.id]
 
-    def splits(self, scan: Scan) -> tuple[Split, ...]:
-        return ScriptedEnumerator(self.sources[scan.id]).discover(0)
+    def enumerator(self, scan: Scan) -> ScriptedEnumerator:
+        return ScriptedEnumerator(self.sources[scan.id])
 
     def commit(self, sink: Sink, committables: tuple[Committable, ...]) -> None:
         self.sinks[sink.id].commit(committables)

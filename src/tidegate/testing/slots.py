@@ -1,5 +1,5 @@
 """A whole job in one thread: every slot's real loop, channels between them in any order that keeps each channel's own, and a
-small coordinator that assigns splits, triggers checkpoints and commits. Same seed, same run."""
+small coordinator that looks for splits and deals them out, triggers checkpoints and commits. Same seed, same run."""
 
 from __future__ import annotations
 
@@ -11,11 +11,15 @@ from typing import Protocol
 
 import polars as pl
 
+from tidegate.checkpoint.events import SplitsDiscovered
+from tidegate.checkpoint.manifest import SourceState
+from tidegate.checkpoint.plan import plan_of
 from tidegate.model.config import QueryConfig
 from tidegate.model.elements import CheckpointKind, Element
 from tidegate.model.errors import Bug
-from tidegate.model.ids import Attempt, ChannelId, CheckpointId, OperatorId, SlotIndex, SubtaskId
+from tidegate.model.ids import Attempt, ChannelId, CheckpointId, OperatorId, PipelineId, SlotIndex, SubtaskId
 from tidegate.model.messages import (
+    AssignSplits,
     CheckpointAborted,
     CheckpointCommitted,
     CheckpointCompleted,
@@ -23,14 +27,15 @@ from tidegate.model.messages import (
     SlotMessage,
     SlotReady,
     SourceExhausted,
+    SourceTime,
     SplitsWanted,
     SubtaskAcked,
     SubtaskDeclined,
     TriggerCheckpoint,
 )
-from tidegate.model.snapshot import ChunkHandle, Committable, OperatorSnapshot, Split, SplitPosition
+from tidegate.model.snapshot import ChunkHandle, Committable, OperatorSnapshot
 from tidegate.operators.build import refuse_user_functions
-from tidegate.operators.ports import Connectors
+from tidegate.operators.ports import Connectors, SplitEnumerator
 from tidegate.operators.user_functions import Load
 from tidegate.plan.graph import JobGraph
 from tidegate.plan.relational import Scan, Sink
@@ -40,7 +45,7 @@ from tidegate.runtime.slot import SlotRuntime
 from tidegate.state.codec import decode_chunk
 from tidegate.state.entries import EntryBackend
 from tidegate.state.entries_in_memory import EntriesInMemory
-from tidegate.testing.splits import SplitLedger
+from tidegate.testing.desk import SourceDesk
 
 SILENCE_MS = 1_500.0
 
@@ -48,8 +53,8 @@ SILENCE_MS = 1_500.0
 class JobConnectors(Connectors, Protocol):
     """Both sides of every connector: what a slot opens, and what the coordinator asks on the driver."""
 
-    def splits(self, scan: Scan) -> tuple[Split, ...]:
-        """Everything there is to read, the same in every start."""
+    def enumerator(self, scan: Scan) -> SplitEnumerator | None:
+        """A new one for every start: it is restored. None: somebody else deals out the splits of this source."""
         ...
 
     def commit(self, sink: Sink, committables: tuple[Committable, ...]) -> None: ...
@@ -61,8 +66,7 @@ class Snapshot:
 
     checkpoint: CheckpointId
     operators: tuple[OperatorSnapshot, ...]
-    done: dict[OperatorId, frozenset[int]]
-    open: dict[OperatorId, tuple[SplitPosition, ...]]
+    sources: dict[OperatorId, SourceState]
 
 
 @dataclass(slots=True)
@@ -74,6 +78,7 @@ class _Collecting:
 class SlotHarness:
     """Runs until nothing is left to do, or step by step.
 
+    In a bounded run the first look for input finds all there is; otherwise there is one every ``config.discovery_interval_ms``.
     ``channel_ready``, if given, is asked before each delivery and may hold a channel back. ``commit_chance``: how often a
     checkpoint's commit happens; when it does not, it is left to a later one, as after a crash. ``step_ms``: how long a step takes;
     without it time passes only when nothing else can happen. ``clock`` measures work; without it none is measured.
@@ -124,15 +129,13 @@ class SlotHarness:
         self._collecting: dict[CheckpointId, _Collecting] = {}
         self._final: CheckpointId | None = None
         self._next_checkpoint = (restore.checkpoint if restore is not None else 0) + 1
-        self._splits = {
-            scan.id: SplitLedger(
-                scan.id,
-                connectors.splits(scan),
-                done=restore.done[scan.id] if restore is not None else frozenset(),
-                opened=restore.open[scan.id] if restore is not None else (),
-            )
-            for scan in graph.scans()
-        }
+        enumerators = {scan.id: one for scan in graph.scans() if (one := connectors.enumerator(scan)) is not None}
+        self._desk = SourceDesk(
+            plan_of(graph, PipelineId("local"), config),
+            self.attempt,
+            enumerators,
+            restore.sources if restore is not None else {},
+        )
         self.slots = {
             SlotIndex(i): SlotRuntime(
                 graph,
@@ -150,8 +153,6 @@ class SlotHarness:
             )
             for i in range(graph.parallelism)
         }
-        if restore is not None:
-            self._deal_returning()
 
     # What a test does
 
@@ -192,7 +193,12 @@ class SlotHarness:
 
     @property
     def all_exhausted(self) -> bool:
-        return len(self.exhausted) == len(self._splits) * self.graph.parallelism
+        return len(self.exhausted) == len(self.graph.scans()) * self.graph.parallelism
+
+    @property
+    def looks(self) -> tuple[SplitsDiscovered, ...]:
+        """What the driver has heard of looks for input: each that found something, and the first empty one after it."""
+        return tuple(self._desk.looks)
 
     def step(self) -> bool:
         """One random event that is possible now. False: nothing is, until time passes."""
@@ -233,7 +239,8 @@ class SlotHarness:
         """Changes whenever rows, barriers or answers move, and not while readers are merely asked again."""
         metrics = [one for runtime in self.slots.values() for one in runtime.progress().metrics]
         rows = sum(one.rows_in + one.rows_out for one in metrics)
-        return rows, len(self.sent), self._delivered, len(self.completed), len(self.exhausted), len(self.declined)
+        told = len(self.completed), len(self.exhausted), len(self.declined), len(self._desk.looks)
+        return rows, len(self.sent), self._delivered, *told
 
     def checkpoint(self, kind: CheckpointKind = CheckpointKind.MANUAL) -> Snapshot:
         """Takes one and waits for it."""
@@ -267,7 +274,12 @@ class SlotHarness:
             actions.append(self._grant)
         if self._persisting:
             actions.append(self._persist)
+        actions.extend(lambda act=act: self._post(act(self.now_ms)) for act in self._desk.actions(self.now_ms))
         return actions
+
+    def _post(self, messages: tuple[AssignSplits, ...]) -> None:
+        for message in messages:
+            self._inboxes[message.subtask].append(message)
 
     def _turn(self, slot: SlotIndex) -> None:
         for effect in self.slots[slot].turn(self.now_ms):
@@ -298,10 +310,10 @@ class SlotHarness:
         )
 
     def _pass_time(self) -> float:
-        """To the next timer, or by 100 ms."""
+        """To the next timer or look for input, or by 100 ms."""
         wakeups = [at for runtime in self.slots.values() if (at := runtime.next_wakeup_ms) is not None]
         before = self.now_ms
-        self.now_ms = max(before + 1.0, min([*wakeups, before + 100.0]))
+        self.now_ms = max(before + 1.0, min([*wakeups, self._desk.next_look_ms, before + 100.0]))
         for slot in self.slots:
             self._turn(slot)
         return self.now_ms - before
@@ -327,8 +339,8 @@ class SlotHarness:
         match message:
             case SlotReady(slot=slot):
                 self.ready.add(slot)
-            case SplitsWanted(asks=True):
-                self._assign(message)
+            case SplitsWanted() | SourceTime():
+                self._post(self._desk.heard(message, self.now_ms))
             case SourceExhausted(operator=operator, slot=slot):
                 self.exhausted.add((operator, slot))
             case SubtaskAcked():
@@ -339,20 +351,6 @@ class SlotHarness:
                 self.abort(checkpoint)
             case _:
                 pass
-
-    def _assign(self, message: SplitsWanted) -> None:
-        splits = self._splits[message.operator]
-        self._send_assignment(splits, message.slot, splits.next())
-
-    def _deal_returning(self) -> None:
-        """Open splits go back first, to any subtask."""
-        for splits in self._splits.values():
-            while splits.returning:
-                slot = SlotIndex(self.random.randrange(self.graph.parallelism))
-                self._send_assignment(splits, slot, (splits.returning.popleft(),))
-
-    def _send_assignment(self, splits: SplitLedger, slot: SlotIndex, given: tuple[SplitPosition, ...]) -> None:
-        self._inboxes[slot].append(splits.assignment(self.attempt, slot, given, bounded=self.config.bounded))
 
     def _on_ack(self, message: SubtaskAcked) -> None:
         collecting = self._collecting.get(message.checkpoint)
@@ -369,17 +367,9 @@ class SlotHarness:
         for older in [one for one in self._collecting if one < checkpoint]:
             self.abort(older)
         operators = tuple(s for subtask in sorted(collecting.acks) for s in collecting.acks[subtask].snapshots)
-        for operator in operators:
-            if operator.source is not None:
-                self._splits[operator.operator].fold(operator.source)
-        self.completed.append(
-            Snapshot(
-                checkpoint,
-                operators,
-                {name: splits.done for name, splits in self._splits.items()},
-                {name: splits.opened for name, splits in self._splits.items()},
-            )
-        )
+        sources = self._desk.fold(operators)
+        self._desk.completed(sources)
+        self.completed.append(Snapshot(checkpoint, operators, sources))
         self.send(CheckpointCompleted(attempt=self.attempt, checkpoint=checkpoint))
         if not commit:
             return

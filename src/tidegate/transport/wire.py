@@ -73,8 +73,8 @@ def encode_element(attempt: Attempt, channel: ChannelId, sequence: int, element:
             return [_header(_BATCH, attempt, channel, sequence, rows.height, 0), _rows_to_bytes(rows)]
         case Watermark(at_us):
             return [_header(_WATERMARK, attempt, channel, sequence, at_us, 0)]
-        case Idle():
-            return [_header(_IDLE, attempt, channel, sequence, 0, 0)]
+        case Idle(for_good, let_go, rest):
+            return [_header(_IDLE, attempt, channel, sequence, rest, int(for_good) | int(let_go) << 1)]
         case Barrier(checkpoint, kind, unaligned):
             how = _KINDS.index(kind) | (_UNALIGNED if unaligned else 0)
             return [_header(_BARRIER, attempt, channel, sequence, checkpoint, how)]
@@ -108,7 +108,7 @@ def decode(parts: list[Part]) -> Frame:
         case 2:
             element = Watermark(a)
         case 3:
-            element = Idle()
+            element = Idle(for_good=bool(b & 1), let_go=bool(b & 2), rest=a)
         case 4:
             element = Barrier(CheckpointId(a), _KINDS[b & ~_UNALIGNED], bool(b & _UNALIGNED))
         case 5:

@@ -336,6 +336,27 @@ def test_what_asks_for_no_exchange_is_passed_through_with_a_warning(bids, transl
     assert "no effect" in result.warnings[0]
 
 
+def test_filters_stay_below_event_time_where_the_optimiser_puts_them(bids, timed, plan_of, shape_of):
+    """T85: rows that are filtered away tell no time, unless the filter asks for the event time itself."""
+
+    def shape(frame):
+        names = shape_of(plan_of(frame.groupBy(F.window("date_time", "5 seconds")).count()))
+        return [name for name in names if name in ("AssignWatermark", "Filter", "Scan", "Repartition", "Union")]
+
+    above, chain = ["Filter"], ["AssignWatermark", "Filter", "Scan"]  # The uppermost one: event time is not null.
+    assert shape(timed.where("price > 5")) == above + chain
+    assert shape(bids.where("price > 5").withWatermark("date_time", "1 second")) == above + chain
+    assert shape(timed.withColumn("dear", F.col("price") * 2).where("dear > 5")) == above + chain
+    late = timed.where("date_time < TIMESTAMP'2030-01-01'")
+    assert shape(late) == [*above, "AssignWatermark", "Scan"]
+    both = bids.union(bids).withWatermark("date_time", "1 second")
+    assert shape(both.where("price > 5")) == [*above, "Union", *chain, *chain]
+    spread = bids.repartition(2).withWatermark("date_time", "1 second")
+    assert shape(spread.where("price > 5")) == [*above, "Repartition", *chain]
+    silent = shape_of(plan_of(timed.where("price > 5")))
+    assert [name for name in silent if name != "Project"] == ["Sink", "Filter", "AssignWatermark", "Scan"]
+
+
 def test_a_watermark_is_assigned_below_the_repartition_the_user_wrote_before_it(bids, plan_of):
     """Behind an exchange rows do not know their split, and files read out of time order would be late."""
     plan = plan_of(bids.repartition("auction").withWatermark("date_time", "5 seconds").select("auction", "price"))

@@ -149,6 +149,24 @@ def test_a_watermark_in_months_is_refused(bids, translated):
     assert "month" in refused(translated, bids.withWatermark("date_time", "1 month").groupBy("date_time").count())
 
 
+def test_event_time_is_not_defined_twice(bids, timed, translated):
+    """Structured Streaming says so when the query runs."""
+    arrived = F.col("date_time").alias("at")
+    for frame in (
+        timed.withWatermark("date_time", "9 seconds"),
+        timed.select("auction", "date_time", arrived).where("auction > 1").withWatermark("at", "1 second"),
+        timed.select("auction", arrived).withWatermark("at", "1 second"),
+        timed.union(timed).withWatermark("date_time", "1 second"),
+        timed.dropDuplicates(["auction"]).withWatermark("date_time", "1 second"),
+        timed.dropDuplicatesWithinWatermark(["auction"]).repartition(2).withWatermark("date_time", "1 second"),
+        timed.select("date_time").distinct().withWatermark("date_time", "1 second"),
+    ):
+        text = refused(translated, frame)
+        assert "stands behind withWatermark('date_time', …)" in text and "keep one of the two" in text
+    counted = timed.groupBy(F.window("date_time", "5 seconds")).count()
+    translated(counted.select(F.col("window.end").alias("at")).withWatermark("at", "1 second"))
+
+
 def test_sample_and_observe_are_refused(bids, translated):
     assert "sample()" in refused(translated, bids.sample(0.5))
     assert "observe()" in refused(translated, bids.observe("seen", F.count("*").alias("n")))

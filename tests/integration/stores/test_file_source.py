@@ -5,8 +5,10 @@ from __future__ import annotations
 import gzip
 import logging
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import polars as pl
@@ -19,16 +21,21 @@ from tests.servers.s3 import S3Server
 from tests.unit.connectors.reading import file_scan
 from tests.unit.connectors.test_file_metadata import WHOLE
 
-from tidegate.connectors.files.discovery import FileEnumerator
+from tidegate.checkpoint.cohorts import Cohorts
+from tidegate.checkpoint.events import Event, SplitsDiscovered
+from tidegate.connectors.files.discovery import FOOTERS_WORTH_READING, FileEnumerator
 from tidegate.connectors.files.splits import decode_split
 from tidegate.connectors.registry import RealConnectors
 from tidegate.model.config import QueryConfig
+from tidegate.model.elements import WATERMARK_MIN_US
 from tidegate.model.errors import Bug, DataError, InvalidQuery, Unavailable
-from tidegate.model.snapshot import Split
-from tidegate.model.types import LONG, STRING, Field, Schema
+from tidegate.model.ids import Attempt
+from tidegate.model.snapshot import FinishedSplit, Split
+from tidegate.model.types import LONG, STRING, TIMESTAMP, Field, Schema
 from tidegate.operators.output_directory import RemoteDirectory
-from tidegate.operators.ports import SplitReader
+from tidegate.operators.ports import SplitEnumerator, SplitReader
 from tidegate.plan.relational import Scan
+from tidegate.spark.discovery import Discovery
 from tidegate.storage.object_store import PART_BYTES
 from tidegate.storage.options import storage_options
 from tidegate.storage.output_directory import open_directory
@@ -322,23 +329,85 @@ def checked(url: str, home: Home) -> None:
     enumerator.check()
 
 
-def test_a_store_that_does_not_answer_is_asked_again(source: Input, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.fixture
+def impatient(source: Input) -> RealConnectors:
+    """Soon convinced that a store does not answer."""
+    values = {**source.home.options.values, "timeoutSeconds": "2", "retries": "0"}
+    return RealConnectors(None, partial(open_directory, options=storage_options(values)))
+
+
+def test_a_store_that_does_not_answer_says_so_and_nothing_is_forgotten(
+    source: Input, impatient: RealConnectors
+) -> None:
     proxy = source.home.proxy
     assert proxy is not None
-    impatient = storage_options({**source.home.options.values, "timeoutSeconds": "2", "retries": "0"})
-    connectors = RealConnectors(None, partial(open_directory, options=impatient))
     source.write("a", "1\n")
-    watching, late = (connectors.enumerator(source.scan(), QueryConfig()) for _ in range(2))
+    watching = impatient.enumerator(source.scan(), QueryConfig())
     assert len(watching.discover(0)) == 1
-    with caplog.at_level(logging.WARNING, "tidegate"):
-        proxy.faults.stalled = True
-        assert watching.discover(0) == () and watching.discover(0) == ()
-        with pytest.raises(Unavailable):
-            late.discover(0)
-        proxy.faults.stalled = False
-    assert len([one for one in caplog.messages if "looked for again" in one]) == 1
     source.write("b", "2\n")
-    wait_until(lambda: len(watching.discover(0)) == 1, "the new file")
+    proxy.faults.stalled = True
+    for _ in range(2):
+        with pytest.raises(Unavailable):
+            watching.discover(0)
+    proxy.faults.stalled = False
+    wait_until(lambda: found_by(watching) == 1, "the new file")
+
+
+def found_by(watching: SplitEnumerator) -> int:
+    try:
+        return len(watching.discover(0))
+    except Unavailable:
+        return 0  # A connection from before the trouble.
+
+
+def test_event_time_waits_for_a_store_that_does_not_list(
+    source: Input, impatient: RealConnectors, caplog: pytest.LogCaptureFixture
+) -> None:
+    """T72: a look that fails is no look. What lay there meanwhile is of the cohort that was open, and not late."""
+    proxy = source.home.proxy
+    assert proxy is not None
+    source.write("a", "1\n")
+    scan, inbox = source.scan(), SimpleQueue[Event]()
+    watching = {scan.id: impatient.enumerator(scan, QueryConfig())}
+    discovery = Discovery(Attempt(1), lambda: watching, None, 3_600_000, inbox.put)
+
+    def looked(cohorts: Cohorts) -> Cohorts:
+        event = inbox.get(timeout=60)
+        assert isinstance(event, SplitsDiscovered)
+        return cohorts.looked(event.splits, found=event.found)
+
+    cohorts = looked(Cohorts(delay_us=0))
+    source.write("b", "2\n")
+    proxy.faults.stalled = True
+    with caplog.at_level(logging.WARNING, "tidegate"):
+        asked = discovery.look()
+        wait_until(lambda: discovery.failing(), "the look that fails")
+        since_ms = discovery.failing()[scan.id].since_ms
+        cohorts = cohorts.finished((FinishedSplit(0, 100_000_000),))
+        assert source.home.location in discovery.failing()[scan.id].message
+        assert cohorts.granted_us == WATERMARK_MIN_US and inbox.empty() and not asked.is_set()
+        proxy.faults.stalled = False
+        assert asked.wait(60), "it is tried again by itself"
+    assert since_ms and not discovery.failing()
+    assert len([one for one in caplog.messages if "again and again" in one]) == 1
+    cohorts = looked(cohorts)
+    assert cohorts.granted_us == WATERMARK_MIN_US and cohorts.unread, "the file that was found is on time"
+    cohorts = cohorts.finished((FinishedSplit(1, 50_000_000),))
+    assert discovery.look().wait(60)
+    assert looked(cohorts).granted_us == 100_000_000
+    discovery.stop()
+
+
+def test_a_large_backlog_says_which_times_it_holds(source: Input, impatient: RealConnectors) -> None:
+    """Footers of files in a store are read in pieces, small and larger ones."""
+    count = FOOTERS_WORTH_READING + 1
+    schema = (Field("at", TIMESTAMP), *(Field(f"{'c' * 200}{n}", LONG) for n in range(400)))
+    for number in range(count):
+        wide = {name.name: [number] for name in schema[1:]} if number % 2 else {}
+        source.write(f"{number}", pl.DataFrame({"at": pl.Series([number], dtype=pl.Datetime("us")), **wide}))
+    scan = replace(source.scan("parquet", schema), event_time="at")
+    found = impatient.enumerator(scan, QueryConfig(parallelism=1)).discover(0)
+    assert [split.earliest_us for split in found] == list(range(count))
 
 
 def test_a_source_that_was_not_told_how_to_reach_a_store_does_not_take_it_for_a_directory(source: Input) -> None:

@@ -30,7 +30,7 @@ from tidegate.model.config import QueryConfig
 from tidegate.model.elements import CheckpointKind
 from tidegate.model.ids import Attempt, CheckpointId, SlotIndex
 from tidegate.model.messages import CheckpointAborted, SourceExhausted, TriggerCheckpoint
-from tidegate.model.snapshot import ChunkHandle, SourceProgress, Split, SplitPosition
+from tidegate.model.snapshot import ChunkHandle, FinishedSplit, SourceProgress, Split, SplitPosition
 
 TWO, THREE = (with_config(checkpoints_concurrent_max=number, checkpoints_retained=1) for number in (2, 3))
 
@@ -186,10 +186,10 @@ def test_splits_are_folded_over_the_newest_completed_checkpoint_not_over_the_one
     run.tick(1_000)
     place = SplitPosition(split=splits[1], position=b"5")
     first = [ack(1, one) for one in PLAN.subtasks]
-    first[0] = ack(1, READ[0], progress=SourceProgress(open=(place,), finished=(0,)))
+    first[0] = ack(1, READ[0], progress=SourceProgress(open=(place,), finished=(FinishedSplit(0),)))
     run.answer(*run.said(*first))
     second = [ack(2, one) for one in PLAN.subtasks]
-    second[0] = ack(2, READ[0], progress=SourceProgress(finished=(1,)))
+    second[0] = ack(2, READ[0], progress=SourceProgress(finished=(FinishedSplit(1),)))
     run.answer(*run.said(*second))
     assert run.run.base is not None
     (source,) = run.run.base.sources

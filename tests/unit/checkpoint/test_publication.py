@@ -12,7 +12,7 @@ from tidegate.checkpoint.layout import ManifestRef
 from tidegate.checkpoint.phases import Active, Ending, Over
 from tidegate.model.ids import Attempt, CheckpointId
 from tidegate.model.messages import CheckpointCommitted
-from tidegate.model.snapshot import SourceProgress
+from tidegate.model.snapshot import FinishedSplit, SourceProgress
 
 
 def looked(run: Scenario) -> tuple[ef.Effect, ...]:
@@ -226,7 +226,7 @@ def progress(run: Scenario, *finished: int) -> tuple[ef.Effect, ...]:
     """A checkpoint at which reader 0 reports these splits as finished, up to the answer of its look."""
     checkpoint = run.trigger()
     acks = [ack(checkpoint, one) for one in PLAN.subtasks]
-    acks[0] = ack(checkpoint, PLAN.subtasks[0], progress=SourceProgress(finished=finished))
+    acks[0] = ack(checkpoint, PLAN.subtasks[0], progress=SourceProgress(finished=tuple(map(FinishedSplit, finished))))
     (store,) = only(run.said(*acks), ef.StoreManifest)
     stored = run.feed(run.perform(store))  # type: ignore[arg-type]
     assert not only(stored, ef.ForgetSplits)

@@ -2,13 +2,14 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.unit.connectors.reading import file_scan, written
 
-from tidegate.connectors.files import listing
+from tidegate.connectors.files import discovery, listing
 from tidegate.connectors.files.config import parse_source
 from tidegate.connectors.files.discovery import FileEnumerator
 from tidegate.connectors.files.splits import SEGMENT_SIZE, decode_split
@@ -127,10 +128,98 @@ def test_a_missing_directory_is_named(tmp_path: Path) -> None:
         enumerator(tmp_path / "nowhere").discover(0)
 
 
-@pytest.mark.parametrize("option", ["latestFirst", "cleanSource", "wholetext", "lineSep", "ignoreCorruptFiles"])
+@pytest.mark.parametrize("option", ["cleanSource", "wholetext", "lineSep", "ignoreCorruptFiles"])
 def test_options_that_would_change_results_are_refused(tmp_path: Path, option: str) -> None:
     with pytest.raises(InvalidQuery, match=option):
         enumerator(tmp_path, **{option: "true"})
+
+
+def cuts(splits: tuple[Split, ...]) -> list[bool]:
+    return [split.cut for split in splits]
+
+
+def sized(path: Path, size_bytes: int, age: int) -> None:
+    aged(written(path, "x" * size_bytes), age)
+
+
+@pytest.mark.parametrize("bounded", [False, True])
+def test_a_limit_of_files_cuts_behind_each_full_batch_oldest_first(tmp_path: Path, bounded: bool) -> None:
+    for name, age in (("e", 1), ("d", 2), ("c", 3), ("b", 4), ("a", 5)):
+        sized(tmp_path / name, 1, age)
+    found = enumerator(tmp_path, bounded=bounded, maxFilesPerTrigger=2).discover(0)
+    assert names(found) == ["e", "d", "c", "b", "a"] and cuts(found) == [False, False, True, False, True]
+
+
+def test_a_limit_of_bytes_cuts_before_the_file_that_does_not_fit_and_takes_any_first_one(tmp_path: Path) -> None:
+    for number, size_bytes in enumerate((60, 40, 1, 500, 99, 1, 1)):
+        sized(tmp_path / f"{number}", size_bytes, number)
+    found = enumerator(tmp_path, maxBytesPerTrigger=100).discover(0)
+    assert cuts(found) == [False, False, True, True, True, False, True]
+
+
+def test_a_batch_is_filled_by_the_next_look(tmp_path: Path) -> None:
+    watching = enumerator(tmp_path, maxFilesPerTrigger=3)
+    for number in range(2):
+        sized(tmp_path / f"{number}", 1, number)
+    assert cuts(watching.discover(0)) == [False, False]
+    for number in range(2, 5):
+        sized(tmp_path / f"{number}", 1, number)
+    assert cuts(watching.discover(1)) == [False, True, False]
+
+
+def test_batches_are_cut_at_the_same_files_after_a_restore_and_by_a_new_limit_if_there_is_one(tmp_path: Path) -> None:
+    for number in range(5):
+        sized(tmp_path / f"{number}", 1, number)
+    before = enumerator(tmp_path, maxFilesPerTrigger=2)
+    found = before.discover(0)
+    again, unlimited = enumerator(tmp_path, maxFilesPerTrigger=2), enumerator(tmp_path)
+    assert again.restore(before.snapshot(), found[:2]) == found
+    assert not any(cuts(unlimited.restore(before.snapshot(), ())))
+    sized(tmp_path / "5", 1, 5)
+    sized(tmp_path / "6", 1, 6)
+    assert cuts(again.discover(1)) == cuts(before.discover(1)) == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"maxFilesPerTrigger": 1, "maxBytesPerTrigger": 1}, "both maxFilesPerTrigger and maxBytesPerTrigger"),
+        ({"maxFilesPerTrigger": 0}, "maxFilesPerTrigger"),
+        ({"maxBytesPerTrigger": "1g"}, "maxBytesPerTrigger"),
+        ({"latestFirst": "true", "maxFilesPerTrigger": 1}, "latestFirst"),
+        ({"fileStatistics": "maybe"}, "fileStatistics"),
+    ],
+)
+def test_limits_that_make_no_sense_are_refused(tmp_path: Path, options: dict[str, Any], words: str) -> None:
+    with pytest.raises(InvalidQuery, match=words) as raised:
+        enumerator(tmp_path, **options)
+    assert raised.value.hint
+
+
+def test_the_latest_files_come_first_if_asked_for(tmp_path: Path) -> None:
+    for name, age in (("c", 1), ("a", 2), ("b", 2)):
+        sized(tmp_path / name, 1, age)
+    assert names(enumerator(tmp_path, latestFirst="true").discover(0)) == ["b", "a", "c"]
+    assert names(enumerator(tmp_path, latestFirst="false", maxFilesPerTrigger=1).discover(0)) == ["c", "a", "b"]
+
+
+def test_a_large_backlog_that_does_not_tell_its_times_is_mentioned_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(discovery, "UNTIMED_FILES_MAX", 3)
+
+    def watching(event_time: str | None, **options: Any) -> FileEnumerator:
+        scan = replace(file_scan("text", tmp_path, LINES, **options), event_time=event_time)
+        return FileEnumerator(parse_source(scan), bounded=False)
+
+    asked, timeless, limited = watching("value"), watching(None), watching("", maxFilesPerTrigger=2)
+    for number in range(8):
+        sized(tmp_path / f"{number}", 1, number)
+        if number in (1, 3, 7):
+            for one in (asked, timeless, limited):
+                one.discover(number)
+    said = [one for one in caplog.messages if "maxFilesPerTrigger" in one]
+    assert len(said) == 1 and said[0].startswith(f"4 files of {tmp_path}")
 
 
 def test_a_place_that_is_neither_a_disk_nor_a_store_is_refused() -> None:

@@ -38,8 +38,8 @@ class FilesBehindAScript:
     def sink(self, sink: Sink) -> FileSink:
         return FileSink()
 
-    def splits(self, scan: Scan) -> tuple[Split, ...]:
-        return ScriptedEnumerator(self.sources[scan.id]).discover(0)
+    def enumerator(self, scan: Scan) -> ScriptedEnumerator:
+        return ScriptedEnumerator(self.sources[scan.id])
 
     def commit(self, sink: Sink, committables: tuple[Committable, ...]) -> None:
         self.sinks[sink.id].commit(committables)

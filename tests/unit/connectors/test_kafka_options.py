@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from tidegate.connectors.kafka.client import client_config
+from tidegate.connectors.kafka.cluster import Cluster
 from tidegate.connectors.kafka.config import KafkaSourceConfig, parse_kafka, source_schema
 from tidegate.connectors.kafka.edges import Earliest, Latest, Offsets, Times
+from tidegate.connectors.kafka.enumerator import KafkaEnumerator
 from tidegate.connectors.kafka.selection import Partitions, Pattern, Topics
 from tidegate.model.errors import InvalidQuery
 
@@ -79,6 +81,7 @@ def test_where_to_start_has_sparks_precedence(options: dict[str, str], edge: Any
         ({"endingOffsets": "earliest"}, "latest"),
         ({"endingOffsets": '{"t":{"0":-2}}'}, "latest"),
         ({"failOnDataLoss": "maybe"}, "true or false"),
+        ({"partitionOrder": "true"}, "on or off"),
         ({"minPartitions": "10"}, "repartition"),
         ({"kafka.isolation.level": "chaos"}, "read_committed"),
         ({"kafka.auto.offset.reset": "earliest"}, "startingOffsets"),
@@ -153,3 +156,30 @@ def test_offsets_of_every_partition_are_kept() -> None:
     given = {"a": {"0": 1, "3": -1}, "b": {"1": -2}}
     edge = parsed(startingOffsets=json.dumps(given)).starting
     assert edge == Offsets({("a", 0): 1, ("a", 3): -1, ("b", 1): -2})
+
+
+@pytest.mark.parametrize(
+    ("options", "bounded", "ordered"),
+    [
+        ({}, False, True),
+        ({}, True, False),
+        ({"endingOffsets": "latest"}, False, False),
+        ({"partitionOrder": "on"}, False, True),
+        ({"partitionOrder": "ON"}, True, True),
+        ({"partitionOrder": "off"}, True, False),
+        ({"partitionOrder": "off", "endingOffsets": "latest"}, False, False),
+    ],
+)
+def test_order_inside_a_partition_counts_in_a_run_without_end_or_when_asked_for(
+    options: dict[str, str], bounded: bool, ordered: bool
+) -> None:
+    """The enumerator says so, and nobody else."""
+    config = parse_kafka("kafka", SERVERS | {"subscribe": "t"} | options)
+    assert KafkaEnumerator(config, Cluster(config), bounded=bounded).ordered is ordered
+
+
+def test_partitions_without_end_must_have_an_order() -> None:
+    config = parsed(partitionOrder="off")
+    with pytest.raises(InvalidQuery, match="no window would ever close") as raised:
+        KafkaEnumerator(config, Cluster(config), bounded=False)
+    assert "availableNow" in raised.value.hint

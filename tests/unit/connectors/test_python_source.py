@@ -8,18 +8,19 @@ import msgspec
 import pyarrow as pa
 import pytest
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition, SimpleDataSourceStreamReader
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, SupportsTriggerAvailableNow
 from tests.unit.connectors.reading import BOUNDED, drain, positions, read_all, scan_of
 
+from tidegate.checkpoint.intervals import contains, done_prefix
 from tidegate.checkpoint.manifest import SourceState
-from tidegate.checkpoint.sources import contains, done_prefix, fresh
+from tidegate.checkpoint.sources import fresh
 from tidegate.connectors.python_source.payload import pack
 from tidegate.connectors.registry import RealConnectors
 from tidegate.connectors.spark_types import spark_schema
 from tidegate.model import types as t
 from tidegate.model.config import QueryConfig
 from tidegate.model.errors import CorruptSnapshot, DataError, InvalidQuery, UserCodeFailed
-from tidegate.model.snapshot import SourceProgress
+from tidegate.model.snapshot import FinishedSplit, SourceProgress
 from tidegate.model.types import Field
 from tidegate.operators.ports import ForgetfulEnumerator
 from tidegate.plan.relational import Scan
@@ -175,7 +176,9 @@ def test_the_manifest_of_an_endless_source_does_not_grow() -> None:
         keeping.discover(now_ms)
         assigner = assigner.on_discovered(found, forgetful.snapshot(), bounded=False, endless=False)
         # The last split is still open when the barrier passes, and done at the next one.
-        state = assigner.fold([SourceProgress(finished=tuple(split.number - 1 for split in found if split.number))])
+        state = assigner.fold(
+            [SourceProgress(finished=tuple(FinishedSplit(split.number - 1) for split in found if split.number))]
+        )
         assigner = assigner.on_completed(state)
         forgetful.forget(done_prefix(state.done))
         retained.append(state)
@@ -201,6 +204,38 @@ def test_a_restore_from_every_position_yields_exactly_the_remaining_rows(kind: s
     everything = drain(connectors.source(of).open(split, None))
     for position, emitted in positions(connectors.source(of), split, rows_max=3):
         assert drain(connectors.source(of).open(split, position)) == everything[emitted:]
+
+
+def test_what_is_planned_together_is_read_as_one() -> None:
+    """As a batch of Structured Streaming: partitions of one range belong together, and the next range is the next batch."""
+    for source, cuts in ((Counter, [True, False] * 3), (Simple, [True] * 3)):
+        of, connectors = scan(source), RealConnectors()
+        before = connectors.enumerator(of, QueryConfig())
+        splits = [split for now_ms in range(4) for split in before.discover(now_ms)]
+        assert [split.cut for split in splits] == cuts
+        after = connectors.enumerator(of, QueryConfig())
+        assert after.restore(before.snapshot(), ()) == tuple(splits), "also behind a restart"
+
+
+def test_a_bounded_run_of_a_source_that_notes_its_end_keeps_the_sources_limit_up_to_there() -> None:
+    class NotingReader(CounterReader, SupportsTriggerAvailableNow):
+        def prepareForTriggerAvailableNow(self) -> None:
+            assert "end" not in self.options, "noted once"
+            self.options["end"] = self.options["until"]
+            self.options["until"] = "1000"
+
+        def latestOffset(self, start: dict[str, int], limit: Any) -> dict[str, int]:
+            return {"n": min(int(self.options["end"]), start["n"] + limit.max_rows)}
+
+    class Noting(Counter):
+        def streamReader(self, schema: Any) -> DataSourceStreamReader:
+            return NotingReader(dict(self.options))
+
+    of, connectors = scan(Noting), RealConnectors()
+    enumerator = connectors.enumerator(of, BOUNDED)
+    splits = enumerator.discover(0)
+    assert enumerator.bounded and [split.cut for split in splits] == [True, False] * 3
+    assert [row for split in splits for row in drain(connectors.source(of).open(split, None))] == expected()
 
 
 def test_a_simple_source_is_read_range_by_range_and_restored_by_its_own_method() -> None:

@@ -97,7 +97,9 @@ def test_a_source_without_end_cannot_be_read_to_its_end() -> None:
 
 def test_all_partitions_are_dealt_out_at_once() -> None:
     """None of them ever ends, so one that waited for another would wait for ever."""
-    assert rate_enumerator(scan(numPartitions=9), QueryConfig(parallelism=2)).endless
+    found = rate_enumerator(scan(numPartitions=9), QueryConfig(parallelism=2))
+    assert found.endless
+    assert found.ordered, "each tells its own time"
 
 
 @pytest.mark.parametrize(

@@ -1,20 +1,21 @@
-"""How long a reader has had nothing."""
+"""How long a log has had nothing."""
 
 from __future__ import annotations
 
 from tidegate.eventtime.quiet import Quiet
 
 
-def test_it_counts_from_the_first_time_that_there_was_nothing_to_the_last() -> None:
+def test_it_counts_from_the_first_answer_that_there_was_nothing_to_the_last() -> None:
+    """T72: whoever does not answer has said nothing."""
     quiet = Quiet()
-    assert not quiet.lasts(0) and quiet.lasts_at_ms(10) == float("inf"), "nobody has asked"
+    assert not quiet.lasts(0), "nobody has answered"
     quiet.nothing(100)
-    assert not quiet.lasts(10) and quiet.lasts_at_ms(10) == 110
+    assert quiet.lasts(0) and not quiet.lasts(10)
     quiet.nothing(110)
     assert quiet.lasts(10) and not quiet.lasts(11)
 
 
-def test_rows_end_it_and_time_without_a_question_does_not_count() -> None:
+def test_rows_end_it_and_time_without_an_answer_does_not_count() -> None:
     quiet = Quiet()
     quiet.nothing(0)
     quiet.rows()
@@ -23,11 +24,15 @@ def test_rows_end_it_and_time_without_a_question_does_not_count() -> None:
     assert not quiet.lasts(10)
 
 
-def test_who_has_always_had_nothing_need_not_be_asked() -> None:
+def test_idleness_from_before_a_restore_is_a_hint_that_one_answer_confirms() -> None:
+    """T71: what came while nobody read is not late."""
     quiet = Quiet()
-    quiet.always()
-    assert quiet.lasts(1e12)
+    quiet.expect()
+    assert not quiet.lasts(0), "nobody has answered since"
     quiet.nothing(5)
     assert quiet.lasts(1e12)
+    quiet = Quiet()
+    quiet.expect()
     quiet.rows()
-    assert not quiet.lasts(0)
+    quiet.nothing(5)
+    assert not quiet.lasts(1), "something had come"

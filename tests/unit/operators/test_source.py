@@ -10,10 +10,10 @@ import polars as pl
 from tests.property import pipelines as p
 
 from tidegate.model.config import QueryConfig
-from tidegate.model.elements import WATERMARK_MAX_US, Batch, EndOfData, Idle, SourceStatus, Watermark
+from tidegate.model.elements import WATERMARK_MAX_US, WATERMARK_MIN_US, Batch, EndOfData, Idle, SourceStatus, Watermark
 from tidegate.model.ids import Attempt, CheckpointId, OperatorId, SlotIndex
 from tidegate.model.messages import AssignSplits
-from tidegate.model.snapshot import KeyGroupRange, SourceProgress, Split, SplitPosition
+from tidegate.model.snapshot import FinishedSplit, KeyGroupRange, SourceProgress, Split, SplitPosition
 from tidegate.operators.ports import SourceConnector
 from tidegate.operators.protocol import OperatorContext, Restored
 from tidegate.operators.source import ASK_AGAIN_MS, POLL_MAX_MS, POLL_MIN_MS, FromSource, SourceOperator
@@ -27,7 +27,13 @@ def frame(*numbers: int) -> pl.DataFrame:
 
 
 def make(
-    *splits: ScriptedSplit, values: tuple[bytes, ...] = (), batch_rows: int = 2, **options: object
+    *splits: ScriptedSplit,
+    values: tuple[bytes, ...] = (),
+    batch_rows: int = 2,
+    timeless: bool = False,
+    meets_others: bool = False,
+    is_far: bool = False,
+    **options: object,
 ) -> SourceOperator:
     context = OperatorContext(
         operator=NAME,
@@ -38,10 +44,24 @@ def make(
         restored=Restored(values=values),
     )
     config = msgspec.structs.replace(QueryConfig(idle_timeout_ms=100), **options)
-    return SourceOperator(p.scan(0, "#1"), context, ScriptedSource(list(splits), batch_rows=batch_rows), config)
+    source = SourceOperator(p.scan(0, "#1"), context, ScriptedSource(list(splits), batch_rows=batch_rows), config)
+    source.take_place(None if timeless else _Times(), meets_others=meets_others, is_far=is_far)
+    return source
 
 
-def assign(sequence: int, *numbers: int, unassigned: bool = False, no_more: bool = False) -> AssignSplits:
+def assign(
+    sequence: int,
+    *numbers: int,
+    unassigned: bool = False,
+    no_more: bool = False,
+    heard: int = 0,
+    ordered: bool = True,
+    unread: bool = False,
+    watermark_us: int = WATERMARK_MIN_US,
+    answers: bool = True,
+    rest: int = 0,
+) -> AssignSplits:
+    """Log splits, unless asked for others."""
     return AssignSplits(
         attempt=Attempt(1),
         operator=NAME,
@@ -50,6 +70,12 @@ def assign(sequence: int, *numbers: int, unassigned: bool = False, no_more: bool
         splits=tuple(SplitPosition(split=Split(number=n, payload=b""), position=None) for n in numbers),
         unassigned=unassigned,
         no_more=no_more,
+        heard=heard,
+        ordered=ordered,
+        unread=unread,
+        watermark_us=watermark_us,
+        answers=answers,
+        rest=rest,
     )
 
 
@@ -106,7 +132,7 @@ def test_finished_splits_are_reported_until_a_checkpoint_with_them_is_complete()
     def reported(checkpoint: int) -> tuple[int, ...]:
         progress = source.snapshot(CheckpointId(checkpoint)).source
         assert progress is not None
-        return progress.finished
+        return tuple(one.number for one in progress.finished)
 
     assert reported(1) == (0,)
     assert reported(2) == (0,)
@@ -128,11 +154,158 @@ def test_it_asks_for_splits_until_it_is_answered_and_says_what_it_has_finished()
     source.on_completed(CheckpointId(1))
     request = source.ask(600)
     assert request is not None
-    assert (request.open, request.finished) == (0, (0,))
-    source.assign(assign(1, 1), 700)
+    assert (request.open, request.finished) == (0, (FinishedSplit(0),))
+    source.assign(assign(1, 1, heard=request.number), 700)
     request = source.ask(700)
     assert request is not None
-    assert (request.open, request.finished) == (1, ())
+    assert (request.open, request.finished) == (1, (FinishedSplit(0),)), "that message may have been lost"
+    source.assign(assign(2, heard=request.number + 1), 800)
+    request = source.ask(10_000)
+    assert request is not None and request.finished == ()
+
+
+def test_a_finished_split_is_told_at_once_and_again_until_it_is_heard_of() -> None:
+    """Others may wait for it: a cohort settles when all of it has been read."""
+    splits = [ScriptedSplit(frame(n), closed=n == 0) for n in range(4)]
+    source = make(*splits, message_repeat_ms=2_000)
+    source.ask(0)
+    source.assign(assign(0, 0, 1, 2, 3, ordered=False, unread=True), 0)
+    source.ask(0)
+    assert source.next_ask_ms == float("inf"), "it has enough"
+    drain(source, 10)
+    assert source.next_ask_ms == float("-inf")
+    request = source.ask(10)
+    assert request is not None and (request.finished, request.asks) == ((FinishedSplit(0),), False)
+    assert source.ask(2_009) is None
+    again = source.ask(2_010)
+    assert again is not None and again.finished == request.finished
+    source.assign(assign(1, ordered=False, unread=True, answers=False, heard=request.number + 1), 2_020)
+    source.ask(2_020)
+    assert source.next_ask_ms == float("inf")
+
+
+def test_news_about_the_time_are_no_answer() -> None:
+    """The question stands: whoever has one open is not sent to sleep by a grant."""
+    source = make(ScriptedSplit(frame(1)))
+    source.ask(0)
+    source.assign(assign(0, ordered=False, unread=True, answers=False, watermark_us=5), 100)
+    assert source.next_ask_ms == ASK_AGAIN_MS
+
+
+def test_the_status_of_whole_splits_is_the_newest_grant_and_never_goes_back() -> None:
+    source = make(ScriptedSplit(frame(1), closed=False))
+    source.assign(assign(0, 0, ordered=False, unread=True, watermark_us=70), 0)
+    status = SourceStatus(frozenset(), holding=False, granted_us=70, whole=True)
+    assert drain(source)[0] == status
+    source.assign(assign(1, ordered=False, unread=True, watermark_us=60, answers=False), 0)
+    assert drain(source) == []
+    source.assign(assign(2, ordered=False, unread=True, watermark_us=90, answers=False), 0)
+    assert drain(source) == [SourceStatus(frozenset(), holding=False, granted_us=90, whole=True)]
+
+
+def test_readers_of_whole_splits_are_never_idle() -> None:
+    """T70: called idle, one would be passed over while the rows that end its rest are on their way and the others' grants are not."""
+    source = make(ScriptedSplit(frame(1)))
+    source.assign(assign(0, 0, ordered=False, unread=True), 0)
+    assert Idle() not in drain(source, 1e9)
+    source.assign(assign(1, ordered=False, unread=False, watermark_us=50), 1e9)
+    assert drain(source, 1e9) == [SourceStatus(frozenset(), holding=False, granted_us=50, whole=True)]
+
+
+def test_readers_whose_time_is_told_behind_an_exchange_say_which_rest_it_is_and_wake_at_once() -> None:
+    source = make(ScriptedSplit(frame(1)), timeless=True, is_far=True)
+    source.assign(assign(0, 0, ordered=False, unread=True), 0)
+    assert not [e for e in drain(source) if isinstance(e, Idle)]
+    source.assign(assign(1, ordered=False, rest=1), 0)
+    assert drain(source)[-1] == Idle(rest=1)
+    source.assign(assign(2, ordered=False, rest=2, answers=False), 0)
+    assert drain(source) == [Idle(rest=2)], "something came and went elsewhere"
+    assert source.assign(assign(3, ordered=False, unread=True, rest=2, answers=False), 0), "not only with the first row"
+    assert drain(source) == []
+
+
+def test_a_reader_for_whose_time_nobody_asks_says_how_far_the_others_are() -> None:
+    """Else what its rows meet would never be given up; before its cohort is read, no further than they were when it began."""
+    source = make(ScriptedSplit(frame(1)), timeless=True)
+    source.assign(assign(0, 0, ordered=False, unread=True, watermark_us=40), 0)
+    assert [e for e in drain(source) if isinstance(e, Watermark)] == [Watermark(40)]
+    source.assign(assign(1, ordered=False, watermark_us=90), 0)
+    assert [e for e in drain(source) if isinstance(e, Watermark)] == [Watermark(90)]
+
+
+def test_readers_of_logs_whose_time_others_need_hold_where_they_are_told_to() -> None:
+    """The driver tells them the time of the others: called idle, they would be passed over while their next rows are on their way."""
+    source = make(ScriptedSplit(frame(1), closed=False), meets_others=True)
+    source.assign(assign(0, watermark_us=30), 0)
+    assert drain(source) == [SourceStatus(frozenset(), holding=False, granted_us=30)]
+
+
+def test_a_bounded_run_of_whole_splits_ends_only_behind_the_last_grant() -> None:
+    """Else this channel would stop counting before the last watermark has come through it."""
+    source = make(ScriptedSplit(frame(1)), bounded=True)
+    source.assign(assign(0, 0, ordered=False, unread=True, no_more=True), 0)
+    assert EndOfData() not in drain(source)
+    source.assign(assign(1, ordered=False, unread=False, no_more=True, watermark_us=50, answers=False), 0)
+    assert drain(source) == [SourceStatus(frozenset(), holding=False, granted_us=50, whole=True), EndOfData()]
+
+
+def test_a_reader_of_logs_takes_the_time_of_the_others_only_while_it_has_nothing_to_tell_it_by() -> None:
+    source = make(ScriptedSplit(frame(1), closed=False))
+    source.assign(assign(0, watermark_us=30), 0)
+    assert drain(source) == [SourceStatus(frozenset(), holding=False, granted_us=30), Idle()], "idle at once"
+    source.assign(assign(1, watermark_us=40, answers=False), 0)
+    assert drain(source) == [SourceStatus(frozenset(), holding=False, granted_us=40), Idle()]
+    source.assign(assign(2, 0, watermark_us=40), 0)
+    drain(source)
+    source.assign(assign(3, watermark_us=90, answers=False), 0)
+    assert drain(source) == [], "made of what was known before it had something to read"
+
+
+def test_a_log_for_whose_time_nobody_asks_says_so_once_and_for_good() -> None:
+    source = make(ScriptedSplit(frame(1), closed=False), timeless=True)
+    source.assign(assign(0, 0), 0)
+    elements = drain(source)
+    assert [e for e in elements if isinstance(e, Idle)] == [Idle(for_good=True)]
+    source.assign(assign(1), 1e6)
+    assert [e for e in drain(source, 1e6) if isinstance(e, Idle)] == []
+
+
+def test_a_stream_that_is_quiet_for_very_long_is_let_go_if_the_user_says_so() -> None:
+    source = make(ScriptedSplit(frame(1)), idle_stream_timeout_ms=500)
+    source.assign(assign(0, ordered=False), 0)
+    assert not [e for e in drain(source) if isinstance(e, Idle)]
+    assert source.next_poll_ms == 500
+    assert drain(source, 500) == [Idle(let_go=True)]
+    assert source.next_poll_ms == float("inf")
+
+
+def test_the_largest_time_of_a_split_goes_with_its_position_and_with_its_end() -> None:
+    """T69: what was read before a restore counts when the rest has been read."""
+    source = make(ScriptedSplit(frame(1, 2, 3)))
+    times = _Times()
+    source.take_place(times)
+    message = assign(0, 0, ordered=False, unread=True)
+    (position,) = message.splits
+    source.assign(msgspec.structs.replace(message, splits=(msgspec.structs.replace(position, largest_us=70),)), 0)
+    status, _ = source.poll(2, 0)
+    assert isinstance(status, SourceStatus) and status.reached == ((0, 70),)
+    times.largest[0] = 90
+    progress = source.snapshot(CheckpointId(1)).source
+    assert progress is not None and progress.open[0].largest_us == 90
+    drain(source)
+    progress = source.snapshot(CheckpointId(2)).source
+    assert progress is not None and progress.finished == (FinishedSplit(0, 90),)
+
+
+class _Times:
+    def __init__(self) -> None:
+        self.largest: dict[int, int] = {}
+
+    def largest_us(self, split: int) -> int:
+        return self.largest.get(split, WATERMARK_MIN_US)
+
+    def forget(self, split: int) -> int:
+        return self.largest.pop(split, WATERMARK_MIN_US)
 
 
 def test_the_end_comes_once_after_the_last_row() -> None:
@@ -233,9 +406,7 @@ def test_a_source_that_waits_for_an_answer_is_not_idle() -> None:
     assert numbers(drain(source, 2_000)) == [(0, [1])]
     assert Idle() not in drain(source, 3_000), "it has asked for more"
     source.assign(assign(1), 3_000)
-    assert Idle() not in drain(source, 3_000)
-    assert source.next_poll_ms == 3_100
-    assert Idle() in drain(source, 3_100)
+    assert Idle() in drain(source, 3_000), "the driver has none for it"
 
 
 def test_nothing_is_idle_in_a_bounded_run() -> None:
@@ -244,8 +415,8 @@ def test_nothing_is_idle_in_a_bounded_run() -> None:
     assert Idle() not in drain(source, 1e9)
 
 
-def test_a_source_that_was_idle_at_the_checkpoint_is_idle_again_without_waiting() -> None:
-    """T27: no stall after the restore; and an active split that comes back here keeps it active."""
+def test_a_source_that_was_idle_at_the_checkpoint_is_idle_again_with_the_first_answer() -> None:
+    """T27 T71: no stall after the restore, no idleness before the answer; an active split that comes back here keeps it active."""
     before = make(ScriptedSplit(frame(), closed=False))
     before.assign(assign(0, 0), 0)
     before.assign(assign(1), 0)
@@ -262,16 +433,30 @@ def test_a_source_that_was_idle_at_the_checkpoint_is_idle_again_without_waiting(
 
 
 def test_a_source_that_was_idle_at_the_checkpoint_and_has_had_rows_since_waits_like_any_other() -> None:
-    before = make()
-    before.assign(assign(0), 0)
+    """T71"""
+    before = make(ScriptedSplit(frame(), closed=False))
+    before.assign(assign(0, 0), 0)
     drain(before, 0)
     assert Idle() in drain(before, 100)
-    after = make(ScriptedSplit(frame(1)), values=(before.snapshot(CheckpointId(1)).value,))
+    after = make(ScriptedSplit(frame(1), closed=False), values=(before.snapshot(CheckpointId(1)).value,))
     after.assign(assign(0, 0), 0)
     assert numbers(drain(after, 0)) == [(0, [1])]
-    after.assign(assign(1), 0)
-    assert Idle() not in drain(after, 0)
+    assert Idle() not in drain(after, 99)
     assert Idle() in drain(after, 100)
+
+
+def test_a_log_is_idle_only_if_its_source_has_said_so_again_and_again() -> None:
+    """T72: a broker that is silent has not said that there is nothing."""
+    split = ScriptedSplit(frame(), closed=False, reachable=False)
+    source = make(split)
+    source.assign(assign(0, 0), 0)
+    assert Idle() not in drain(source, 1_000)
+    split.reachable = True
+    source.poll(100, 2_000)
+    split.reachable = False
+    assert Idle() not in drain(source, 9_000), "one answer is a moment, not a time"
+    split.reachable = True
+    assert Idle() in drain(source, 9_100)
 
 
 def test_a_reader_forgets_splits_that_a_completed_checkpoint_has_as_done() -> None:
@@ -279,7 +464,8 @@ def test_a_reader_forgets_splits_that_a_completed_checkpoint_has_as_done() -> No
     for number in range(50):
         source.assign(assign(number, number), 0)
         assert numbers(drain(source, polls=3)) == [(number, [number])]
-        assert number in (source.snapshot(CheckpointId(number + 1)).source or SourceProgress()).finished
+        progress = source.snapshot(CheckpointId(number + 1)).source or SourceProgress()
+        assert FinishedSplit(number) in progress.finished
         source.on_completed(CheckpointId(number + 1))
     assert (source.snapshot(CheckpointId(99)).source, source.known_splits) == (SourceProgress(), 0)
 
@@ -340,12 +526,10 @@ def test_the_longer_there_are_no_rows_the_less_often_a_reader_is_asked() -> None
     assert source.next_poll_ms == moments[-1]
 
 
-def test_a_source_without_splits_sleeps_until_it_is_idle_and_then_until_it_gets_one() -> None:
+def test_a_source_without_splits_sleeps_until_it_gets_one() -> None:
     source = make(ScriptedSplit(frame(1), closed=False))
     source.assign(assign(0), 10)
-    source.poll(100, 10)
-    assert source.next_poll_ms == 110
-    assert Idle() in source.poll(100, 110)
+    assert Idle() in source.poll(100, 10)
     assert source.next_poll_ms == float("inf")
     source.assign(assign(1, 0), 5_000)
     assert source.next_poll_ms == 5_000

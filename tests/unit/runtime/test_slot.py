@@ -93,6 +93,7 @@ class Shell:
             sequence=sequence,
             splits=splits,
             no_more=no_more,
+            ordered=True,
         )
         self.runtime.control(message, self.now_ms)
 

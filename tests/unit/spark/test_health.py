@@ -17,11 +17,13 @@ from tidegate.checkpoint.plan import CheckpointPlan
 from tidegate.checkpoint.statistics import CheckpointReport, FailureReason, Outcome
 from tidegate.model.config import QueryConfig
 from tidegate.model.elements import CheckpointKind
+from tidegate.model.holding import Holder, HoldReason
 from tidegate.model.ids import Attempt, CheckpointId, OperatorId, PipelineId, SlotIndex, StageId, SubtaskId
 from tidegate.model.messages import OperatorMetrics, SlotAlive, SlotProgress, SubtaskAcked, TriggerCheckpoint
 from tidegate.model.snapshot import PhaseTimes
 from tidegate.spark import vitals as v
 from tidegate.spark.health import Condition, Health, health, patience_ms, show_ms
+from tidegate.spark.holding import Hold
 
 A1 = Attempt(1)
 SLOTS = 2
@@ -130,6 +132,10 @@ def manifest(number: int) -> Manifest:
 
 def at_step(state: object) -> Step:
     return lambda vitals: v.after_step(vitals, state)  # pyright: ignore[reportArgumentType]
+
+
+def silent(since_ms: int, reason: HoldReason = HoldReason.UNANSWERED) -> Hold:
+    return Hold(Holder(source=OperatorId("source-0"), reason=reason, example="bids-3"), since_ms)
 
 
 SESSION = Session("process")
@@ -252,6 +258,32 @@ WORLDS: list[tuple[str, v.Vitals, int, dict[str, object], Condition, list[str]]]
         {},
         Condition.UNHEALTHY,
         ["storing the manifest of checkpoint 2 has taken 37 s so far, 2 times", "the store did not answer"],
+    ),
+    (
+        "T72: partitions that nobody can read: rows of the others flow on, checkpoints complete",
+        replace(running(at(99_000, fx.ReportCheckpoint(report(2, 99_000)))), holds=(silent(50_000),)),
+        100_000,
+        {},
+        Condition.UNHEALTHY,
+        [
+            "event time has been held back for 50 s by source-0: 1 split (bids-3) cannot be read: the source does not answer"
+        ],
+    ),
+    (
+        "the same, not for long enough",
+        replace(running(at(99_000, fx.ReportCheckpoint(report(2, 99_000)))), holds=(silent(80_000),)),
+        100_000,
+        {},
+        Condition.HEALTHY,
+        [],
+    ),
+    (
+        "a large backlog holds event time back for as long as it takes",
+        replace(running(at(99_000, fx.ReportCheckpoint(report(2, 99_000)))), holds=(silent(0, HoldReason.UNREAD),)),
+        100_000,
+        {},
+        Condition.HEALTHY,
+        [],
     ),
     (
         "a commit that hangs, though the interval is long",

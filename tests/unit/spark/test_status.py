@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from tidegate.model.ids import Attempt, SlotIndex
 from tidegate.model.messages import OperatorMetrics, SlotProgress
 from tidegate.spark.status import JobStatus
@@ -32,3 +34,13 @@ def test_each_phase_of_a_restart_is_timed_from_its_detection_and_counted_once():
     assert done.phases == (("detected", 0), ("ended", 300), ("claimed", 400), ("first checkpoint", 1_500))
     assert status.on_recovery_phase("first checkpoint", 3_500) is None, "later checkpoints belong to no restart"
     assert status.now().restarts == 1
+
+
+def test_slots_of_two_attempts_are_never_added_up() -> None:
+    status = JobStatus()
+    for slot in range(2):
+        status.on_progress(report(slot, late_rows=5))
+    status.on_progress(replace(report(0, late_rows=7), attempt=Attempt(2)))
+    assert list(status.now().slots) == [0]
+    status.on_progress(report(1, late_rows=5))
+    assert status.now().operators()["1 aggregate-0"].late_rows == 7, "last words of a slot that was replaced"

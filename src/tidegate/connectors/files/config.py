@@ -7,7 +7,9 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from tidegate.connectors.files.limits import NO_LIMITS, Limits
 from tidegate.connectors.options import Options
+from tidegate.model.errors import InvalidQuery
 from tidegate.plan.relational import Scan
 
 _TEXT_ONLY_DEFAULT = "only Spark's default is built: leave it out, or convert the column in the query"
@@ -23,6 +25,12 @@ class FileSourceConfig:
     recursive: bool = False
     name_filter: str | None = None
     """``pathGlobFilter``: matched against the file's name alone."""
+    limits: Limits = NO_LIMITS
+    latest_first: bool = False
+    statistics: bool = True
+    """What Parquet files say of their event times is asked for and relied upon."""
+    event_time: str | None = None
+    """Stored column of the event time; empty: there is none; None: the query asks for no event time."""
     fail_fast: bool = False
     """A malformed record ends the query (FAILFAST); otherwise what cannot be understood is null (PERMISSIVE)."""
     zone: str = "UTC"
@@ -34,14 +42,25 @@ class FileSourceConfig:
     escape: str = "\\"
     null_value: str = ""
 
+    @property
+    def timed_by(self) -> str:
+        """The column whose smallest value in a file is worth knowing; empty: none."""
+        return (self.event_time or "") if self.statistics and self.format == "parquet" else ""
+
 
 def parse_source(scan: Scan, *, warn: bool = False) -> FileSourceConfig:
     """Validates the options of ``scan``. ``warn``: also report options that nobody knows (once, on the driver)."""
     options = Options(scan.options, f"{scan.format} source")
     path = input_location(options.required("path", "load(path) names the directory to watch"))
-    options.ignore("maxFilesPerTrigger", "maxBytesPerTrigger", "maxFileAge", "inferSchema", "mergeSchema", "maxColumns")
+    options.ignore("maxFileAge", "inferSchema", "mergeSchema", "maxColumns")
     options.ignore("maxCachedFiles", "discardCachedInputRatio", "enforceSchema", "samplingRatio", "prefersDecimal")
-    options.refuse("latestFirst", hint="files are read in the order they were written; leave the option out")
+    limits = _parse_limits(options)
+    latest_first = options.flag("latestFirst")
+    if latest_first and limits:
+        raise InvalidQuery(
+            f"the {options.what} has latestFirst together with a limit per trigger",
+            hint="older files would be late before they are read: leave one of the two out",
+        )
     options.refuse(
         "cleanSource", "sourceArchiveDir", hint="source files are never touched; remove them outside of the query"
     )
@@ -54,6 +73,10 @@ def parse_source(scan: Scan, *, warn: bool = False) -> FileSourceConfig:
         path=path,
         recursive=options.flag("recursiveFileLookup"),
         name_filter=options.text("pathGlobFilter"),
+        limits=limits,
+        latest_first=latest_first,
+        statistics=options.choice("fileStatistics", "on", ("on", "off")) == "on",
+        event_time=scan.event_time,
         zone=parse_zone(options),
     )
     match scan.format:
@@ -89,6 +112,19 @@ def _scheme(path: str) -> str:
     """In lower case; empty: a plain path. One letter before the colon would be a drive, a slash before it a path with a colon."""
     scheme, mark, _ = path.partition(":")
     return "" if not mark or "/" in scheme or len(scheme) < 2 else scheme.lower()
+
+
+def _parse_limits(options: Options) -> Limits:
+    """Spark wants whole numbers, and one of the two at most."""
+    limits = Limits(
+        options.integer("maxFilesPerTrigger", 0, minimum=1), options.integer("maxBytesPerTrigger", 0, minimum=1)
+    )
+    if limits.files and limits.bytes:
+        raise InvalidQuery(
+            f"the {options.what} has both maxFilesPerTrigger and maxBytesPerTrigger",
+            hint="keep one of the two, as in Spark",
+        )
+    return limits
 
 
 def _mode(options: Options) -> bool:

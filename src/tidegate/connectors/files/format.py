@@ -17,7 +17,7 @@ def source(scan: Scan) -> FileSource:
 
 
 def enumerator(scan: Scan, config: QueryConfig) -> FileEnumerator:
-    return FileEnumerator(parse_source(scan, warn=True), bounded=config.bounded)
+    return FileEnumerator(parse_source(scan, warn=True), bounded=config.bounded, slots=config.parallelism)
 
 
 def sink(node: Sink) -> FileSink:

@@ -62,6 +62,12 @@ class Listing:
         found = logged_or_listed(self._log, lambda: self._new_in_directories(known, now_ms))
         return [file for file in found if file.path not in known and not is_filtered(file.path, self._config)]
 
+    def read_range(self, path: str, start: int, stop: int) -> bytes:
+        """Of a file that was found."""
+        with Path(path).open("rb") as file:
+            file.seek(start)
+            return file.read(stop - start)
+
     def _new_in_directories(self, known: Set[str], now_ms: int) -> list[Found]:
         found: list[Found] = []
         listed: dict[str, Listed] = {}

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tidegate.connectors.files.metadata import with_row_index
+from tidegate.connectors.files.promises import TimePromise
 from tidegate.connectors.files.splits import ParquetPosition, SourceFile
 from tidegate.connectors.rows import RowShape
 from tidegate.model.errors import DataError
@@ -26,9 +27,15 @@ class ParquetReader:
     """
 
     def __init__(
-        self, file: SourceFile, shape: RowShape, constants: dict[str, pl.Series], position: bytes | None
+        self,
+        file: SourceFile,
+        shape: RowShape,
+        constants: dict[str, pl.Series],
+        position: bytes | None,
+        promise: TimePromise | None = None,
     ) -> None:
         self._name = file.name
+        self._promise = promise
         self._shape = shape
         try:
             metadata = pq.read_metadata(file.path)
@@ -91,7 +98,10 @@ class ParquetReader:
         if frame.height != count:
             raise corrupt(self._name, f"{frame.height} rows where its footer promises {count}")
         whole = with_row_index(with_constants(frame, self._constants), offset)
-        return self._shape.rows(whole, self._name)
+        rows = self._shape.rows(whole, self._name)
+        if self._promise is not None:
+            self._promise.check(rows, self._name)
+        return rows
 
     def _skip_finished_groups(self) -> None:
         while not self.finished and self._row >= self._group_rows[self._group]:

@@ -15,6 +15,7 @@ from tidegate.connectors.files.found import split_pattern, without_braces
 from tidegate.connectors.files.metadata import METADATA, metadata_of
 from tidegate.connectors.files.parquet import ParquetReader
 from tidegate.connectors.files.partitions import partition_values
+from tidegate.connectors.files.promises import TimePromise
 from tidegate.connectors.files.records import LineReader, ParseLines, json_parser, text_parser
 from tidegate.connectors.files.remote_reader import RemoteReader
 from tidegate.connectors.files.splits import FileSplit, LinePosition, ParquetPosition, SourceFile, decode_split
@@ -48,7 +49,7 @@ class FileSource:
             return self._await(file, position)
         with _explained(file.path):
             _check_unchanged(file, Path(file.path).stat().st_size)
-            return self._reader(SourceFile(file.path, file.path), position)
+            return self._reader(file, SourceFile(file.path, file.path), position)
 
     def _await(self, file: FileSplit, position: bytes | None) -> RemoteReader:
         copy = self._fetch(file.path)
@@ -59,7 +60,7 @@ class FileSource:
                 if status is None:
                     return None
                 _check_unchanged(file, status.size_bytes)
-                return self._reader(SourceFile(copy.path, file.path), position)
+                return self._reader(file, SourceFile(copy.path, file.path), position)
 
         return RemoteReader(file.path, copy, open_copy, position or self._beginning)
 
@@ -80,13 +81,20 @@ class FileSource:
     def _beginning(self) -> bytes:
         return msgspec.msgpack.encode(ParquetPosition() if self._config.format == "parquet" else LinePosition())
 
-    def _reader(self, file: SourceFile, position: bytes | None) -> SplitReader:
+    def _reader(self, split: FileSplit, file: SourceFile, position: bytes | None) -> SplitReader:
         constants = self._path_columns(file.name) | self._metadata(file)
         match self._config.format:
             case "parquet":
-                return ParquetReader(file, self._shape, constants, position)
+                return ParquetReader(file, self._shape, constants, position, self._promise(split))
             case _:
                 return LineReader(file, self._shape, constants, self._parser(constants), position)
+
+    def _promise(self, split: FileSplit) -> TimePromise | None:
+        column = self._config.timed_by
+        earliest_us = split.earliest_in(column)
+        if earliest_us is None:
+            return None
+        return TimePromise(self._scan.schema[self._scan.columns.index(column)].name, earliest_us)
 
     def _parser(self, constants: dict[str, pl.Series]) -> ParseLines:
         stored = tuple(field for field in self._source_fields if field.name not in constants)

@@ -12,11 +12,18 @@ SEGMENT_SIZE = 1_024
 """Files per sealed segment: a segment is compressed once, so a snapshot costs what is new, not what is known."""
 
 
-class FileSplit(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="file/1"):
+class FileSplit(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="file/1", omit_defaults=True):
     """One whole file. ``size_bytes`` tells a file that was rewritten under us from the one that was discovered."""
 
     path: str
     size_bytes: int
+    event_time: str = ""
+    """The column that ``earliest_us`` is about: a query that has changed may ask for another."""
+    earliest_us: int | None = None
+    """No row has an earlier time there, by the file's own word."""
+
+    def earliest_in(self, column: str) -> int | None:
+        return self.earliest_us if column == self.event_time else None
 
 
 class SourceFile(NamedTuple):

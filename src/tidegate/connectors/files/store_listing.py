@@ -6,7 +6,6 @@ Nothing there tells cheaply that nothing has changed, so every look lists all th
 from __future__ import annotations
 
 import fnmatch
-import logging
 from collections.abc import Iterator, Set
 from functools import partial
 from urllib.parse import unquote, urlsplit
@@ -26,14 +25,9 @@ from tidegate.connectors.files.spark_log import LOG_DIRECTORY, LoggedFile
 from tidegate.model.errors import InvalidQuery, Unavailable
 from tidegate.operators.output_directory import OpenDirectory, RemoteDirectory
 
-log = logging.getLogger("tidegate")
-
 
 class StoreListing:
-    """Finds files that are not known yet, with the rules of a ``Listing``.
-
-    A store that does not answer while the query runs is asked again at the next look: what is there is not lost meanwhile.
-    """
+    """Finds files that are not known yet, with the rules of a ``Listing``."""
 
     def __init__(self, config: FileSourceConfig, open_directory: OpenDirectory) -> None:
         self._config = config
@@ -43,8 +37,6 @@ class StoreListing:
             directory = self._branches[0].directory
             self._log = LoggedFiles(directory, partial(_as_listed, directory.url))
         self._open_directory = open_directory
-        self._has_looked = False
-        self._in_trouble = False
 
     def check(self) -> None:
         for branch in self._branches:
@@ -53,21 +45,13 @@ class StoreListing:
 
     def new_files(self, known: Set[str], now_ms: int) -> list[Found]:
         """Files that exist now and are not in ``known``, in reading order. The caller knows them from now on."""
-        try:
-            found = self._new_files(known)
-        except Unavailable as trouble:
-            if not self._has_looked:
-                raise
-            if not self._in_trouble:
-                log.warning("%s (%s); new files are looked for again and again", trouble.message, trouble.hint)
-            self._in_trouble = True
-            return []
-        self._has_looked, self._in_trouble = True, False
-        return found
-
-    def _new_files(self, known: Set[str]) -> list[Found]:
         found = logged_or_listed(self._log, lambda: self._listed(known))
         return [file for file in found if file.path not in known and not is_filtered(file.path, self._config)]
+
+    def read_range(self, path: str, start: int, stop: int) -> bytes:
+        """Of a file that was found."""
+        directory = next(one.directory for one in self._branches if path.startswith(f"{one.directory.url}/"))
+        return directory.read_range(path.removeprefix(f"{directory.url}/"), start, stop)
 
     def _listed(self, known: Set[str]) -> list[Found]:
         return sorted({file for branch in self._branches for file in branch.files() if file.path not in known})

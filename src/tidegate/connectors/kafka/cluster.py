@@ -19,6 +19,10 @@ from tidegate.connectors.kafka.selection import Pattern, Place
 ANSWER_TIMEOUT_S = 10.0
 CONNECT_TIMEOUT_S = 3.0
 """For an answer while no broker can be connected to."""
+LOG_END_SECONDS = 2.0
+"""For an answer that will be asked for again."""
+LEADERS_AGE_MS = 1_000
+"""Who leads a partition is asked again then. The client asks old leaders until somebody makes it look for new ones."""
 _LOOK_S = 0.05
 _NO_ID = "A"
 """All that the id of a topic has in it, in base 64, if the broker knows of none."""
@@ -56,6 +60,7 @@ class Cluster:
             for name, value in config.client.items()
             if name not in _ADMIN_HAS_NOT and not name.startswith(_CONSUMER_PREFIXES)
         }
+        own["metadata.max.age.ms"] = LEADERS_AGE_MS
         own["error_cb"] = self._complaints
         try:
             self._admin = AdminClient(own)
@@ -95,16 +100,28 @@ class Cluster:
 
     def ask_latest(self, places: Iterable[Place]) -> dict[Place, Future[Any]]:
         """As ``latest``, without waiting."""
-        return self._ask({place: OffsetSpec.latest() for place in places})
+        return self._ask({place: OffsetSpec.latest() for place in places}, self._isolation)
+
+    def ask_log_ends(self, places: Iterable[Place]) -> dict[Place, Future[Any]]:
+        """As ``ask_latest``, but behind records of open transactions. A broker that leads since a moment ago, and does not know yet
+        how much of the log is there, refuses to answer."""
+        edges = {place: OffsetSpec.latest() for place in places}
+        return self._ask(edges, IsolationLevel.READ_UNCOMMITTED, LOG_END_SECONDS)
+
+    def ask_topics(self, names: Iterable[str]) -> dict[str, Future[Any]]:
+        """As ``topics``, without waiting."""
+        return self._admin.describe_topics(TopicCollection(sorted(names)), request_timeout=LOG_END_SECONDS)
 
     def _offsets(self, wanted: Mapping[Place, Any]) -> dict[Place, int]:
-        asked = self._ask(wanted) if wanted else {}
+        asked = self._ask(wanted, self._isolation) if wanted else {}
         answers: dict[Place, Any] = {place: self._answer(future) for place, future in asked.items()}
         return {place: int(answer.offset) for place, answer in answers.items()}
 
-    def _ask(self, wanted: Mapping[Place, Any]) -> dict[Place, Future[Any]]:
+    def _ask(
+        self, wanted: Mapping[Place, Any], level: Any, seconds: float = ANSWER_TIMEOUT_S
+    ) -> dict[Place, Future[Any]]:
         request = {TopicPartition(*place): spec for place, spec in wanted.items()}
-        asked = self._admin.list_offsets(request, isolation_level=self._isolation, request_timeout=ANSWER_TIMEOUT_S)
+        asked = self._admin.list_offsets(request, isolation_level=level, request_timeout=seconds)
         return {(one.topic, one.partition): future for one, future in asked.items()}
 
     def _answer(self, future: Future[A], *, missing: bool = False) -> A | None:

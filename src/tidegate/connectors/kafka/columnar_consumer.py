@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from tidegate.connectors.kafka.config import KafkaSourceConfig
-from tidegate.connectors.kafka.feeds import Chunk
+from tidegate.connectors.kafka.feeds import SILENT_SECONDS, Chunk
 from tidegate.connectors.kafka.fetcher import Fetcher
 from tidegate.connectors.kafka.records import Records
 from tidegate.connectors.kafka.selection import Place
@@ -30,15 +30,21 @@ class ColumnarConsumer:
 
     def __init__(self, config: KafkaSourceConfig, brokers: Brokers, to_rows: ToRows) -> None:
         self._fetcher = Fetcher(
-            config.wire_options, brokers, config.limits, config.queue_bytes_max, committed_only=config.committed_only
+            config.wire_options,
+            brokers,
+            config.limits,
+            config.queue_bytes_max,
+            committed_only=config.committed_only,
+            without_lost_topics=not config.fail_on_data_loss,
         )
+        self._patience_s = SILENT_SECONDS + config.limits.wait_ms / 1_000
         self._to_rows = to_rows
         self._closed = False
 
     def add(self, place: Place, offset: int) -> Stream:
         # Other negative numbers are no places in a log.
         assert offset >= 0 or offset == EARLIEST, f"{place} has no offset {offset}"
-        stream = Stream(place)
+        stream = Stream(place, patience_s=self._patience_s)
         stream.begin(offset)
         self._fetcher.add(stream)
         return stream

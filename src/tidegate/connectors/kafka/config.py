@@ -63,8 +63,19 @@ class KafkaSourceConfig:
     fail_on_data_loss: bool
     committed_only: bool
     """Rows of open and aborted transactions are not read."""
+    partition_order: bool | None
+    """Whether a row may be late for an earlier one of its partition. None: in a run without end."""
     group: str | None
     """Consumer group to which offsets are committed, for whoever watches; never read."""
+
+    def is_ordered(self, *, stops: bool) -> bool:
+        """``stops``: the run has an end."""
+        if self.partition_order is False and not stops:
+            raise InvalidQuery(
+                f"option 'partitionOrder' of the {self.what} is off in a run without end: no window would ever close",
+                hint="leave it out, or give the run an end: trigger(availableNow=True)",
+            )
+        return not stops if self.partition_order is None else self.partition_order
 
     @property
     def servers(self) -> str:
@@ -139,8 +150,15 @@ def parse_kafka(form: str, given: Mapping[str, str], *, warn: bool = False) -> K
         ending=parse_ending(options),
         fail_on_data_loss=options.flag("failOnDataLoss", default=True),
         committed_only=isolation == "read_committed",
+        partition_order=_partition_order(options),
         group=options.text("kafka.group.id"),
     )
     if warn:
         options.warn_unknown()
     return config
+
+
+def _partition_order(options: Options) -> bool | None:
+    if options.text("partitionOrder") is None:
+        return None
+    return options.choice("partitionOrder", "on", ("on", "off")) == "on"

@@ -15,8 +15,9 @@ import polars as pl
 from confluent_kafka import OFFSET_BEGINNING, KafkaError
 
 from tidegate.connectors.kafka.client import ClientConfig, Complaints, log, typed
+from tidegate.connectors.kafka.cluster import LOG_END_SECONDS
 from tidegate.connectors.kafka.config import FETCH_DEFAULTS, KafkaSourceConfig
-from tidegate.connectors.kafka.feeds import Chunk, Feed
+from tidegate.connectors.kafka.feeds import SILENT_SECONDS, Chunk, Feed
 from tidegate.connectors.kafka.fetched import Fetched, runs
 from tidegate.connectors.kafka.librdkafka import (
     CONSUMER,
@@ -30,6 +31,7 @@ from tidegate.connectors.kafka.librdkafka import (
     raise_for,
     text_of,
 )
+from tidegate.connectors.kafka.log_ends import ASK_SECONDS, LogEnds, Questions
 from tidegate.connectors.kafka.selection import Place
 from tidegate.connectors.kafka.splits import EARLIEST
 from tidegate.model.errors import InvalidQuery, Unavailable
@@ -83,13 +85,14 @@ ToRows = Callable[[Fetched], pl.DataFrame]
 class SharedConsumer:
     """Used by the thread of one slot."""
 
-    def __init__(self, config: KafkaSourceConfig, to_rows: ToRows) -> None:
+    def __init__(self, config: KafkaSourceConfig, to_rows: ToRows, cluster: Callable[[], Questions]) -> None:
         """``to_rows``: makes the rows of fetched messages, which it may not keep."""
         self._queue: int | None = None
         """None: closed."""
         self._config = config
         self._to_rows = to_rows
         self._complaints = Complaints(config.what)
+        self._log_ends = LogEnds(cluster, without_lost_topics=not config.fail_on_data_loss)
         self._feeds: dict[Place, Feed] = {}
         self._waiting = 0
         """Chunks in all feeds."""
@@ -114,7 +117,7 @@ class SharedConsumer:
         """Begins to fetch from ``offset``, ``EARLIEST`` allowed."""
         # Other negative numbers mean other places to librdkafka, the end among them.
         assert offset >= 0 or offset == EARLIEST, f"{place} has no offset {offset}"
-        feed = Feed(place)
+        feed = Feed(place, patience_s=ASK_SECONDS + LOG_END_SECONDS + SILENT_SECONDS)
         self._assign(feed, offset)
         return feed
 
@@ -136,6 +139,7 @@ class SharedConsumer:
         if not self._waiting:
             self._collect(min(rows_max, MESSAGES_MAX))
         if not feed.chunks:
+            self._log_ends.nothing_of(feed)
             return None
         before = len(feed.chunks)
         chunk = feed.hand_out(rows_max)

@@ -40,6 +40,9 @@ class KafkaEnumerator:
         self._cluster = cluster
         self._available_now = bounded and config.ending is None
         self._stops = bounded or config.ending is not None
+        self.ordered = config.is_ordered(stops=self._stops)
+        """A row may be late for an earlier one of its partition. Otherwise order inside one counts for nothing: the end is known,
+        and time waits for all rows up to there."""
         self._looked = False
         self._looked_ms = 0
         self._known = KnownPartitions()

@@ -27,6 +27,19 @@ class Chunk:
         return Chunk(self.rows.slice(count), self.offsets[count:])
 
 
+NO_LOG = -3
+"""As the end of a log: there is no such log any more."""
+SILENT_SECONDS = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class LogEnd:
+    """What a broker has said, and when: nothing lies behind ``offset``, not even records of an open transaction."""
+
+    offset: int
+    at_s: float
+
+
 @dataclass(slots=True)
 class Feed:
     """What has been collected of one partition and not handed out."""
@@ -37,6 +50,12 @@ class Feed:
     """The newest offset at which the partition was found to end: nothing that can be read lies before it but what was collected."""
     lost: str = ""
     """The position is not in the log any more: why."""
+    log_end: LogEnd | None = None
+    """What was said last. It may lie behind ``end``: something is there that cannot be read, or has not come."""
+    trouble: str = ""
+    """Why nobody says how far the log goes."""
+    patience_s: float = SILENT_SECONDS
+    """A broker that has said nothing for longer is silent."""
 
     def hand_out(self, rows_max: int) -> Chunk:
         """Of the first chunk at most so many rows. There is one."""

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from tidegate.connectors.kafka.feeds import NO_LOG, LogEnd
 from tidegate.connectors.kafka.partition_leaders import PartitionLeaders
 from tidegate.connectors.kafka.refusal import explained
 from tidegate.connectors.kafka.selection import Place
@@ -19,7 +20,7 @@ from tidegate.connectors.kafka.wire.brokers import Brokers
 from tidegate.connectors.kafka.wire.codec import MalformedAnswer
 from tidegate.connectors.kafka.wire.errors import NOT_TAKEN, Code, name_of
 from tidegate.connectors.kafka.wire.exchange import Exchange, Outcome
-from tidegate.connectors.kafka.wire.fetching import Fetch, FetchedPartition, Limits, Wanted, beginnings, fetch
+from tidegate.connectors.kafka.wire.fetching import Fetch, FetchedPartition, Limits, Wanted, beginnings, ends, fetch
 from tidegate.connectors.kafka.wire.pipeline import SPARE_BYTES
 from tidegate.connectors.kafka.wire.requests import Address, Request
 from tidegate.connectors.kafka.wire.security import Security
@@ -45,9 +46,17 @@ class Fetcher:
     """Streams are added and removed by the slot's thread. Whatever may pass is tried again for as long as a stream is there."""
 
     def __init__(
-        self, options: Mapping[str, str], brokers: Brokers, limits: Limits, bytes_max: int, *, committed_only: bool
+        self,
+        options: Mapping[str, str],
+        brokers: Brokers,
+        limits: Limits,
+        bytes_max: int,
+        *,
+        committed_only: bool,
+        without_lost_topics: bool = False,
     ) -> None:
-        """``options`` as librdkafka gets them. ``bytes_max``: no more than about that waits for the slot."""
+        """``options`` as librdkafka gets them. ``bytes_max``: no more than about that waits for the slot.
+        ``without_lost_topics``: those that do not exist any more have nothing to read; otherwise they are waited for."""
         self.lock = threading.Lock()
         self.failure: TidegateError | None = None
         self._where = options["bootstrap.servers"]
@@ -56,6 +65,7 @@ class Fetcher:
         self._exchange: Exchange[Question, Answer] = Exchange(Security.of(options))
         self._leaders = PartitionLeaders(brokers)
         self._limits, self._bytes_max, self._committed_only = limits, bytes_max, committed_only
+        self._without_lost_topics = without_lost_topics
         self._streams: dict[Place, Stream] = {}
         """In the order in which brokers are asked for them: they fill an answer from the front."""
         self._held_up = False
@@ -142,9 +152,19 @@ class Fetcher:
                     self._held_up = True
                     continue
                 leader = self._leaders.of(stream.place)
-                if leader is not None and not self._exchange.is_asked(leader):
+                if leader is None:
+                    self._tell_who_leads(stream)
+                elif not self._exchange.is_asked(leader):
                     by_leader.setdefault(leader, []).append(stream)
         return by_leader
+
+    def _tell_who_leads(self, stream: Stream) -> None:
+        """Nobody does, or nobody knows."""
+        stream.is_sure = False
+        stream.trouble = self._leaders.why_none(stream.place) or stream.trouble
+        gone_s = self._leaders.gone_s(stream.place[0])
+        if gone_s is not None and self._without_lost_topics:
+            stream.log_end, stream.trouble = LogEnd(NO_LOG, gone_s), ""
 
     def _ask(self, leader: Address, streams: list[Stream], now_s: float) -> None:
         try:
@@ -155,7 +175,8 @@ class Fetcher:
             return
         with self.lock:
             new = [stream for stream in streams if stream.following == EARLIEST]
-            asked = new or streams
+            unsure = [stream for stream in streams if stream.asks_end]
+            asked = new or unsure or streams
             question: Question = {stream.place: (stream, stream.version) for stream in asked}
             wanted = {stream.place: Wanted(stream.following, stream.epoch) for stream in asked}
             for stream in asked:
@@ -163,6 +184,8 @@ class Fetcher:
         request: Request[Answer]
         if new:
             request = beginnings(wanted)  # pyright: ignore[reportAssignmentType]
+        elif unsure:
+            request = ends(wanted)  # pyright: ignore[reportAssignmentType]
         else:
             request = fetch(wanted, self._limits, committed_only=self._committed_only)  # pyright: ignore[reportAssignmentType]
         self._exchange.ask(leader, question, lambda number: (request.encode(number),), request.decode)
@@ -187,7 +210,14 @@ class Fetcher:
                     for place, stream in current.items():
                         code, offset = answer.get(place, (Code.NETWORK_EXCEPTION, EARLIEST))
                         if self._goes_well(stream, code, now_s):
-                            stream.following = offset
+                            self._learn_edge(stream, offset, now_s)
+
+    def _learn_edge(self, stream: Stream, offset: int, now_s: float) -> None:
+        if stream.following == EARLIEST:
+            stream.following = offset
+        else:
+            stream.is_sure, stream.asks_end = True, False
+            stream.log_end = LogEnd(offset, now_s)
 
     def _receive(self, stream: Stream, part: FetchedPartition, data: bytes | memoryview, now_s: float) -> None:
         if part.diverges:
@@ -205,26 +235,33 @@ class Fetcher:
             self._streams[stream.place] = self._streams.pop(stream.place)  # the others come before it the next time
         if stream.following >= part.end:
             stream.found_end = stream.following
+        if stream.is_sure or part.high_watermark > stream.following:
+            stream.log_end = LogEnd(part.high_watermark, now_s)
+        else:
+            stream.asks_end = True
         if end - start < LITTLE_BYTES:
             stream.asks_s = now_s + BREATH_SECONDS
 
     def _goes_well(self, stream: Stream, code: int, now_s: float) -> bool:
         if not code:
             stream.pauses.begin_again()
-            self._trouble = ""
+            self._trouble = stream.trouble = ""
             return True
         if code == Code.OFFSET_OUT_OF_RANGE:
             stream.found_loss = name_of(code)
         elif code in _PASSING:
             self._hold([stream], f"{name_of(code)} for {stream.place[0]}-{stream.place[1]}", now_s)
+            stream.trouble = name_of(code)
         else:
             raise explained(code, self._where, stream.place[0], self._trouble)
         return False
 
     def _hold(self, streams: list[Stream], why: str, now_s: float) -> None:
         """They are asked for again a little later, when it is known again who leads them."""
-        self._complain(why)
+        if not all(stream.trouble for stream in streams):
+            self._complain(why)
         for stream in streams:
+            stream.trouble, stream.is_sure, stream.asks_end = why, False, False
             stream.asks_s = now_s + stream.pauses.next_s()
             self._leaders.doubt(stream.place)
 

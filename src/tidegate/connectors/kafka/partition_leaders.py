@@ -6,10 +6,13 @@ import time
 
 from tidegate.connectors.kafka.selection import Place
 from tidegate.connectors.kafka.wire.brokers import Brokers
+from tidegate.connectors.kafka.wire.errors import Code
 from tidegate.connectors.kafka.wire.pauses import Pauses
 from tidegate.connectors.kafka.wire.requests import Address
 
 PAUSE_SECONDS_MAX = 0.5
+APPEAR_SECONDS = 10.0
+"""A broker that has just begun may not know of a topic for a while."""
 
 
 class PartitionLeaders:
@@ -18,6 +21,9 @@ class PartitionLeaders:
     def __init__(self, brokers: Brokers) -> None:
         self._brokers = brokers
         self._known: dict[Place, Address] = {}
+        self._leaderless: set[Place] = set()
+        self._missing: dict[str, tuple[float, float]] = {}
+        """Topics of which brokers say that they do not exist: since when, and when they said so last."""
         self._wanted: set[str] = set()
         """Topics to ask about."""
         self._looks_s = 0.0
@@ -28,6 +34,17 @@ class PartitionLeaders:
         if leader is None:
             self._wanted.add(place[0])
         return leader
+
+    def why_none(self, place: Place) -> str:
+        """Why nobody leads it, as the cluster said last; empty: it has not said so."""
+        if place[0] in self._missing:
+            return "no such topic"
+        return "no leader" if place in self._leaderless else ""
+
+    def gone_s(self, topic: str) -> float | None:
+        """When brokers last said that the topic does not exist, if they say so for long."""
+        since_s, last_s = self._missing.get(topic, (0.0, 0.0))
+        return last_s if last_s - since_s >= APPEAR_SECONDS else None
 
     def doubt(self, place: Place) -> None:
         """It may be another one by now."""
@@ -50,7 +67,15 @@ class PartitionLeaders:
         except BaseException:
             self._wanted |= wanted
             raise
+        heard_s = time.monotonic()
         for name, topic in found.items():
-            self._known |= {(name, n): leader for n, leader in topic.leaders.items() if leader is not None}
-        self._looks_s = time.monotonic() + self._pauses.next_s()
+            if topic.error == Code.UNKNOWN_TOPIC_OR_PARTITION:
+                self._missing[name] = self._missing.get(name, (heard_s, heard_s))[0], heard_s
+            else:
+                self._missing.pop(name, None)
+            places = {(name, n): leader for n, leader in topic.leaders.items()}
+            self._leaderless -= places.keys()
+            self._leaderless |= {place for place, leader in places.items() if leader is None}
+            self._known |= {place: leader for place, leader in places.items() if leader is not None}
+        self._looks_s = heard_s + self._pauses.next_s()
         self._pauses.begin_again()

@@ -14,6 +14,7 @@ from tidegate.connectors.kafka.cluster import ANSWER_TIMEOUT_S, Cluster
 from tidegate.connectors.kafka.columnar_consumer import ColumnarConsumer
 from tidegate.connectors.kafka.config import parse_kafka
 from tidegate.connectors.kafka.consumer import SharedConsumer
+from tidegate.connectors.kafka.emptiness import Emptiness
 from tidegate.connectors.kafka.feeds import Feed, PartitionConsumer
 from tidegate.connectors.kafka.fetched import Fetched
 from tidegate.connectors.kafka.records import Records
@@ -78,7 +79,7 @@ class KafkaSource:
             if not brokers.unknown(USED):
                 return ColumnarConsumer(self.config, brokers, self._rows_of_records)
             brokers.close()
-        return SharedConsumer(self.config, self._rows)
+        return SharedConsumer(self.config, self._rows, self.cluster)
 
     def _rows(self, fetched: Fetched) -> pl.DataFrame:
         return self._shape.rows(fetched.frame(self._shape.columns), "Kafka")
@@ -108,14 +109,17 @@ class KafkaReader:
         self._offset = offset
         self._asked: Future[Any] | None = None
         self._feed: Feed | None = None if self.finished else consumer.add(split.place, offset)
+        self._emptiness = None if self._feed is None else Emptiness(self._feed)
 
     def read(self, rows_max: int, now_ms: int) -> pl.DataFrame | None:
-        if self._feed is None:
+        if self._feed is None or self._emptiness is None:
             return None
         chunk = self._consumer.take(self._feed, rows_max)
         if chunk is None:
             self._look_around(self._feed)
+            self._emptiness.nothing(self._offset)
             return None
+        self._emptiness.rows()
         end = self._split.end
         if end is not None and chunk.offsets[-1] >= end:
             self._offset = end
@@ -132,6 +136,22 @@ class KafkaReader:
     def finished(self) -> bool:
         end = self._split.end
         return end is not None and (self._offset >= end or end == 0)
+
+    @property
+    def empty_answers(self) -> int:
+        """A broker that says nothing is no reason to go on without the rows of its partitions."""
+        return self._emptiness.answers if self._emptiness is not None else 0
+
+    @property
+    def awaits_rows(self) -> bool:
+        """Records are there that have not been handed out, or nobody says that there are none."""
+        return self._emptiness is not None and not self.finished and self._emptiness.awaits_rows(self._offset)
+
+    @property
+    def unanswered(self) -> str:
+        """For people: of which partition nobody says whether rows are there, and why; empty: somebody does."""
+        why = "" if self._emptiness is None or self.finished else self._emptiness.unanswered(self._offset)
+        return f"{self._split.topic}-{self._split.partition}: {why}" if why else ""
 
     def look(self) -> None:
         """Asks where the partition ends now, without waiting."""
@@ -159,7 +179,7 @@ class KafkaReader:
     def close(self) -> None:
         if self._feed is not None:
             self._consumer.remove(self._feed)
-            self._feed = None
+            self._feed = self._emptiness = None
 
     def _look_around(self, feed: Feed) -> None:
         """Nothing has come: because the log ends here, or because it does not reach here any more."""

@@ -30,6 +30,10 @@ class Stream(Feed):
     pauses: Pauses = field(default_factory=Pauses)
     received: deque[Received] = field(default_factory=deque)
     received_bytes: int = 0
+    is_sure: bool = False
+    """Its leader knows how much of the log is there: asked since there was trouble, it has said where the log ends."""
+    asks_end: bool = False
+    """It is to say so next."""
     found_end: int = -1
     found_loss: str = ""
     """What ``end`` and ``lost`` will be when everything received has been taken. Readers look at those when nothing is left for
@@ -42,6 +46,8 @@ class Stream(Feed):
         self.end = self.found_end = -1
         self.lost = self.found_loss = ""
         self.is_asked, self.asks_s = False, 0.0
+        self.log_end, self.trouble = None, ""
+        self.is_sure = self.asks_end = False
         self.chunks.clear()
         self.received.clear()
         self.received_bytes = 0

@@ -20,6 +20,8 @@ from tidegate.operators.user_functions import failure
 from tidegate.operators.values import decoded
 from tidegate.plan.relational import Scan
 
+RANGES_PER_LOOK = 100
+
 
 class KnownRange(msgspec.Struct, frozen=True, array_like=True):
     """Offsets that were planned together into ``count`` splits."""
@@ -46,11 +48,16 @@ def python_enumerator(scan: Scan, config: QueryConfig) -> RangeEnumerator:
 class RangeEnumerator:
     """Every discovery that finds a later offset becomes one range, its partitions become splits."""
 
+    ordered = False
+
     def __init__(self, reader: DataSourceStreamReader, name: str, *, bounded: bool) -> None:
         self._reader = reader
         self._name = name
         self._stops = bounded
-        self._looked = False
+        self._several = bounded and isinstance(reader, SupportsTriggerAvailableNow)
+        """A bounded run plans one range after the other, as large as the source's own limit allows, up to the end that it has noted."""
+        self._prepared = False
+        self._ended = False
         self._reached: str | None = None
         self._ranges: deque[KnownRange] = deque()
         self._first = 0
@@ -60,29 +67,39 @@ class RangeEnumerator:
 
     @property
     def bounded(self) -> bool:
-        return self._stops and self._looked
+        return self._ended
 
     def discover(self, now_ms: int) -> tuple[Split, ...]:
-        if self.bounded:
+        if self._ended:
             return ()
         try:
-            if self._stops and isinstance(self._reader, SupportsTriggerAvailableNow):
-                self._reader.prepareForTriggerAvailableNow()
-            start = self._reached
-            if start is None:
-                start = offset_text(self._reader.initialOffset(), "initialOffset")
-            self._looked = True
-            end = offset_text(self._latest(json.loads(start)), "latestOffset")
-            self._reached = start
-            if end == start:
-                return ()
-            count = len(self._reader.partitions(json.loads(start), json.loads(end)))
+            ranges = self._plan()
         except TidegateError:
             raise
         except Exception as error:
             raise failure(error, f"data source {self._name}", "while looking for new offsets on the driver") from error
-        self._reached = end
-        return self._remember(KnownRange(start, end, count))
+        return tuple(split for one in ranges for split in self._remember(one))
+
+    def _plan(self) -> list[KnownRange]:
+        """One range, or all up to the end of a bounded run if the source knows that end. Nothing is taken up if one of them fails."""
+        if self._several and not self._prepared:
+            assert isinstance(self._reader, SupportsTriggerAvailableNow)
+            self._reader.prepareForTriggerAvailableNow()
+            self._prepared = True
+        reached = self._reached
+        if reached is None:
+            reached = offset_text(self._reader.initialOffset(), "initialOffset")
+        ranges: list[KnownRange] = []
+        ended = self._stops and not self._several
+        for _ in range(RANGES_PER_LOOK if self._several else 1):
+            end = offset_text(self._latest(json.loads(reached)), "latestOffset")
+            if end == reached:
+                ended = self._stops
+                break
+            ranges.append(KnownRange(reached, end, len(self._reader.partitions(json.loads(reached), json.loads(end)))))
+            reached = end
+        self._reached, self._ended = reached, ended
+        return ranges
 
     def snapshot(self) -> bytes:
         return msgspec.msgpack.encode(KnownRanges(reached=self._reached, ranges=tuple(self._ranges), first=self._first))
@@ -106,7 +123,7 @@ class RangeEnumerator:
     def _latest(self, start: Offset) -> Offset:
         if not self._takes_limit:
             return self._reader.latestOffset()  # pyright: ignore[reportCallIssue]
-        limit = ReadAllAvailable() if self._stops else self._reader.getDefaultReadLimit()
+        limit = ReadAllAvailable() if self._stops and not self._several else self._reader.getDefaultReadLimit()
         return self._reader.latestOffset(start, limit)
 
     def _remember(self, known: KnownRange) -> tuple[Split, ...]:
@@ -119,6 +136,8 @@ class RangeEnumerator:
                 payload=msgspec.msgpack.encode(
                     PartitionSplit(start=known.start, end=known.end, index=index, count=known.count)
                 ),
+                # What was planned together is read as one, as a batch of Structured Streaming is.
+                cut=index == 0,
             )
             for index in range(known.count)
         )

@@ -1,12 +1,14 @@
-"""All mutants, and the ten that every test run hunts."""
+"""All mutants, and those that every test run hunts."""
 
 from __future__ import annotations
 
 from tidegate.testing.mutants.barriers import barriers
+from tidegate.testing.mutants.cohorts import cohorts
 from tidegate.testing.mutants.event_time import event_time
 from tidegate.testing.mutants.flights import flights
 from tidegate.testing.mutants.keyed import keyed
-from tidegate.testing.mutants.mutant import Mutant
+from tidegate.testing.mutants.mutant import Mutant, TimedSeeds
+from tidegate.testing.mutants.order import order
 from tidegate.testing.mutants.overtaking import overtaking
 from tidegate.testing.mutants.publication import publication
 from tidegate.testing.mutants.recovery import recovery
@@ -27,6 +29,8 @@ MUTANTS: tuple[Mutant, ...] = (
     *keyed.mutants,
     *sources.mutants,
     *event_time.mutants,
+    *cohorts.mutants,
+    *order.mutants,
 )
 BY_NAME: dict[str, Mutant] = {mutant.name: mutant for mutant in MUTANTS}
 QUICK: tuple[Mutant, ...] = tuple(
@@ -45,3 +49,8 @@ QUICK: tuple[Mutant, ...] = tuple(
     )
 )
 """Seconds: part of every test run."""
+TIMED: tuple[Mutant, ...] = (
+    *(mutant for mutant in (*cohorts.mutants, *event_time.mutants) if isinstance(mutant.judge, TimedSeeds)),
+    *order.mutants,
+)
+"""Bugs that only a judge of event time, or of order, can see; part of every test run as well."""

@@ -10,8 +10,9 @@ import msgspec
 
 from tidegate.model.errors import Bug
 from tidegate.testing.model.search import Violated, check
-from tidegate.testing.mutants.mutant import SEEDS_MAX, Mutant, Seeds, Worlds
+from tidegate.testing.mutants.mutant import SEEDS_MAX, Mutant, Seeds, TimedSeeds, Worlds
 from tidegate.testing.mutants.planting import Planting
+from tidegate.testing.simulation.timed_run import TimedSimulation
 from tidegate.testing.simulation.world import Simulation
 
 WORLDS_MAX = 400_000
@@ -44,7 +45,7 @@ def hunt(mutant: Mutant) -> Verdict:
     match mutant.judge:
         case Worlds() as judge:
             verdict = _in_worlds(mutant, judge)
-        case Seeds() as judge:
+        case Seeds() | TimedSeeds() as judge:
             verdict = _in_seeds(mutant, judge)
     return msgspec.structs.replace(verdict, seconds=time.monotonic() - began_s)
 
@@ -67,7 +68,7 @@ def _in_worlds(mutant: Mutant, judge: Worlds) -> Verdict:
     return Survived(_nothing(f"{seen:,} worlds", reached))
 
 
-def _in_seeds(mutant: Mutant, judge: Seeds) -> Verdict:
+def _in_seeds(mutant: Mutant, judge: Seeds | TimedSeeds) -> Verdict:
     tried = reached = 0
     for seed in _order(judge):
         if time.process_time() > CPU_MAX_S:
@@ -81,19 +82,21 @@ def _in_seeds(mutant: Mutant, judge: Seeds) -> Verdict:
             accused = _signs(seed, judge)
             if accused:
                 return Survived(f"the real code is accused as well in seed {seed}: {accused[0]}")
-            return Killed(f"seed {seed}", f"{tried} seeds", signs[0].splitlines()[0])
+            where = f"{'event-time ' if isinstance(judge, TimedSeeds) else ''}seed {seed}"
+            return Killed(where, f"{tried} seeds", signs[0].splitlines()[0])
     return Survived(_nothing(f"{tried} seeds", reached))
 
 
-def _signs(seed: int, judge: Seeds) -> tuple[str, ...]:
+def _signs(seed: int, judge: Seeds | TimedSeeds) -> tuple[str, ...]:
     """Violations of one run. A ``Bug`` is a sign: the code itself noticed. Any other exception is the mutant's own mistake."""
+    simulation = TimedSimulation if isinstance(judge, TimedSeeds) else Simulation
     try:
-        return Simulation(seed, faults=judge.faults).run().violations
+        return simulation(seed, faults=judge.faults).run().violations
     except Bug as bug:
         return (f"{bug.code}: {bug.message}",)
 
 
-def _order(judge: Seeds) -> Iterator[int]:
+def _order(judge: Seeds | TimedSeeds) -> Iterator[int]:
     yield from judge.first
     yield from (seed for seed in range(SEEDS_MAX) if seed not in judge.first)
 

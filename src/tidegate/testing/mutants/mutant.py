@@ -30,7 +30,15 @@ class Seeds:
     """None: what the seed itself says."""
 
 
-Judge: TypeAlias = Worlds | Seeds
+@dataclass(frozen=True, slots=True)
+class TimedSeeds:
+    """The simulator's worlds of event time, which know what may be late. ``first`` and ``faults`` as above."""
+
+    first: tuple[int, ...] = ()
+    faults: Faults | None = None
+
+
+Judge: TypeAlias = Worlds | Seeds | TimedSeeds
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,3 +72,7 @@ def worlds(*bounds: Bounds) -> Worlds:
 
 def seeds(*first: int, faults: Faults | None = None) -> Seeds:
     return Seeds(first, faults)
+
+
+def timed(*first: int, faults: Faults | None = None) -> TimedSeeds:
+    return TimedSeeds(first, faults)

@@ -80,7 +80,7 @@ def a_split_on_its_way_is_forgotten(plant: Planting) -> None:
 def finished_splits_are_reported_once(plant: Planting) -> None:
     def wrong(original: Any, self: SourceOperator, checkpoint: CheckpointId) -> Any:
         state = original(self, checkpoint)
-        self._finished.clear()
+        self._finished.completed(checkpoint)
         return state
 
     plant.method(SourceOperator, "snapshot", wrong)

@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from tidegate.testing.simulation.campaign import run_many, say
-from tidegate.testing.simulation.checked import checked
+from tidegate.testing.simulation.checked import checked, checked_time
 from tidegate.testing.simulation.wide import print_work
 from tidegate.testing.simulation.world import Simulation
 
@@ -18,22 +18,25 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, help="replay one seed, event by event")
     parser.add_argument("--processes", type=int, default=2, help="worker processes")
     parser.add_argument("--digests", action="store_true", help="print the digest of every run's history")
+    parser.add_argument(
+        "--event-time", action="store_true", help="only the small worlds that judge which rows are late"
+    )
     parser.add_argument("--wide", type=int, nargs="?", const=1_000, help="coordinator work with this many subtasks")
     options = parser.parse_args(arguments)
     seeds = range(options.first, options.first + options.seeds)
     if options.seed is not None:
-        return _replay(options.seed)
+        return _replay(options.seed, timed=options.event_time)
     if options.wide is not None:
         return print_work(options.wide)
     if options.digests:
         for seed in seeds:
             say(f"{seed} {Simulation(seed).run().digest}")
         return 0
-    return run_many(seeds, options.processes)
+    return run_many(seeds, options.processes, only_timed=options.event_time)
 
 
-def _replay(seed: int) -> int:
-    verdict = checked(seed, keep_trace=True)
+def _replay(seed: int, *, timed: bool) -> int:
+    verdict = (checked_time if timed else checked)(seed, keep_trace=True)
     sys.stdout.write("\n".join(verdict.trace) + "\n")
     say(f"seed {seed} ({verdict.query}): {verdict.steps} steps, {verdict.simulated_ms} simulated ms")
     for violation in verdict.violations:

@@ -7,7 +7,7 @@ nothing lost, nothing twice. It is restored from its manifest and chunks alone, 
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import islice
 
@@ -23,6 +23,7 @@ from tidegate.testing.simulation.faults import Faults, Tally
 from tidegate.testing.simulation.location import location_number
 from tidegate.testing.simulation.sinks import Transaction
 from tidegate.testing.simulation.store import SimulatedStore
+from tidegate.testing.simulation.timed_run import TimedSimulation
 from tidegate.testing.simulation.world import Inheritance, Simulation, Verdict
 
 CUTS_MAX = 1
@@ -32,8 +33,18 @@ SAVEPOINTS_MAX = 1
 
 def checked(seed: int, *, keep_trace: bool = False) -> Verdict:
     simulation = Simulation(seed, keep_trace=keep_trace)
+    return _caught(simulation, lambda: _with_cuts(simulation, seed))
+
+
+def checked_time(seed: int, *, keep_trace: bool = False) -> Verdict:
+    """A small world of event time, whose judge knows which rows may be late."""
+    simulation = TimedSimulation(seed, keep_trace=keep_trace)
+    return _caught(simulation, simulation.run)
+
+
+def _caught(simulation: Simulation, run: Callable[[], Verdict]) -> Verdict:
     try:
-        return _with_cuts(simulation, seed)
+        return run()
     except Exception as error:  # noqa: BLE001
         # Whatever the code raises that it did not announce is a finding like any other; the other seeds go on.
         frame = traceback.extract_tb(error.__traceback__)[-1]

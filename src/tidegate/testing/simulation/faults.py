@@ -98,6 +98,16 @@ class Faults:
     reconfigure: float = _fault(0.8)
     """A person starts the query again with other intervals, concurrency or retention (per start)."""
 
+    # Sources, and the way to a sink
+    look_fails: float = _fault(0.2)
+    """A look for new splits fails (per look): nobody learns anything from it."""
+    look_slow: float = _fault(0.2)
+    """A look takes seconds (per look), and sees only some of what appears meanwhile."""
+    send_slow: float = _fault(0.2)
+    """A sink's batch gets lost on its way and arrives seconds later (per batch): nothing written behind it may stand before it."""
+    settling_crash: float = _fault(0.05)
+    """A process dies between the last row of a split and the watermark that it allows (per step on that way)."""
+
     @property
     def kinds(self) -> tuple[str, ...]:
         return tuple(one.name for one in fields(self))

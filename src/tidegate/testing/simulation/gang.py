@@ -10,10 +10,9 @@ from tidegate.checkpoint.storing import failure_of
 from tidegate.model import messages
 from tidegate.model.errors import InvalidQuery, TidegateError
 from tidegate.model.ids import Attempt, OperatorId, SlotIndex
-from tidegate.plan.relational import Scan
-from tidegate.testing.simulation.setting import Setting
+from tidegate.testing.simulation.looks import SimulatedLooks
+from tidegate.testing.simulation.setting import Moment, Setting
 from tidegate.testing.simulation.slots import SimulatedSlot
-from tidegate.testing.simulation.sources import ScriptedEnumerator, script_of
 
 if TYPE_CHECKING:
     from tidegate.testing.simulation.driver import SimulatedDriver
@@ -28,7 +27,6 @@ class SimulatedGang:
         self.attempt = attempt
         self._ready: set[SlotIndex] = set()
         self._ended = False
-        self._enumerators: dict[OperatorId, ScriptedEnumerator] = {}
         self.slots: list[SimulatedSlot] = []
         graph = driver.start.graph
         for index in range(graph.parallelism):
@@ -44,8 +42,7 @@ class SimulatedGang:
                 self.failed,
             )
             self.slots.append(slot)
-        for scan in graph.scans():
-            self._restore_source(scan, manifest)
+        self._looks = SimulatedLooks(setting, driver, attempt, graph, manifest, lambda: self._current)
         start = messages.StartSubtasks(
             attempt=attempt,
             addresses=("",) * len(self.slots),
@@ -67,52 +64,25 @@ class SimulatedGang:
     def _current(self) -> bool:
         return self._driver.alive and not self._ended
 
-    # --- sources ------------------------------------------------------------------------------------------------
-
-    def _restore_source(self, scan: Scan, manifest: Manifest | None) -> None:
-        enumerator = self._enumerators[scan.id] = ScriptedEnumerator(script_of(scan))
-        old = next((one for one in manifest.sources if one.operator == scan.id), None) if manifest else None
-        known = enumerator.restore(old.enumerator, tuple(one.split for one in old.open)) if old else ()
-        splits = (*known, *enumerator.discover(self._agenda.now_ms))
-        self._discovered(scan.id, splits)
-        if not enumerator.bounded:
-            self._agenda.after(self._config.discovery_interval_ms, lambda: self._discover(scan.id))
-
-    def _discover(self, operator: OperatorId) -> None:
-        if not self._current or self._driver.after_thaw(lambda: self._discover(operator)):
-            return
-        enumerator = self._enumerators[operator]
-        splits = enumerator.discover(self._agenda.now_ms)
-        if splits:
-            self._setting.tally.path("splits discovered while running")
-            self._discovered(operator, splits)
-        if not enumerator.bounded:
-            self._agenda.after(self._config.discovery_interval_ms, lambda: self._discover(operator))
-
-    def _discovered(self, operator: OperatorId, splits: tuple[ev.Split, ...]) -> None:
-        enumerator = self._enumerators[operator]
-        self._driver.say(
-            lambda now_ms: ev.SplitsDiscovered(
-                now_ms, self.attempt, operator, splits, enumerator.snapshot(), bounded=enumerator.bounded
-            )
-        )
-
     def forget(self, operator: OperatorId, below: int) -> None:
-        """The enumerator's memory shrinks, and some moment later the coordinator holds its shorter snapshot."""
+        """The enumerator's memory shrinks. The coordinator holds its shorter snapshot with the next report of a look."""
         if not self._current or self._driver.after_thaw(lambda: self.forget(operator, below)):
             return
         self._setting.tally.path("splits forgotten")
-        self._enumerators[operator].forget(below)
-        self._discovered(operator, ())
+        self._looks.forget(operator, below)
 
     # --- messages -----------------------------------------------------------------------------------------------
 
     def send(self, message: messages.SlotMessage, slots: tuple[SlotIndex, ...] | None) -> None:
+        if isinstance(message, messages.AssignSplits):
+            self._setting.on_moment(Moment.TOLD)
         for slot in self.slots:
             if slots is None or slot.index in slots:
                 self._setting.network.carry(message, lambda one=slot: one.tell(message))
 
     def _hear(self, message: messages.DriverMessage) -> None:
+        if isinstance(message, messages.SplitsWanted) and message.finished:
+            self._setting.on_moment(Moment.REPORTED)
         self._setting.network.carry(message, lambda: self._heard(message))
 
     def _heard(self, message: messages.DriverMessage) -> None:
@@ -126,8 +96,11 @@ class SimulatedGang:
                 | messages.SubtaskDeclined()
                 | messages.SplitsWanted()
                 | messages.SourceExhausted()
+                | messages.SourceTime()
             ):
                 self._driver.say(lambda now_ms: ev.SlotSaid(now_ms, message))
+                if isinstance(message, messages.SplitsWanted) and message.finished:
+                    self._setting.on_moment(Moment.HEARD)
             case _:
                 return
 

@@ -13,7 +13,7 @@ from tidegate.testing.simulation.sinks import Transaction
 class Promise(Enum):
     EXACTLY_ONCE = "every row counts once"
     AT_LEAST_ONCE = "no row is lost, some may count twice"
-    LATE_ROWS_DROPPED = "no row counts twice; those that came late, while their source was idle, may be missing"
+    LATE_ROWS_DROPPED = "no row counts twice; those that came after the windows had been closed for good may be missing"
 
 
 def visible_rows(query: SimulatedQuery, visible: dict[Transaction, pl.DataFrame]) -> pl.DataFrame:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+import msgspec
+
 from tidegate.checkpoint import effects as fx
 from tidegate.checkpoint import events as ev
 from tidegate.checkpoint.importing import find, perform_import
@@ -31,6 +33,12 @@ class Manner:
     promise: Promise = Promise.EXACTLY_ONCE
     bounded: bool = True
     idle_timeout_ms: int = 3_600_000
+    pauses: bool = False
+    """Sources fall silent and come back."""
+    drain: bool = True
+    """In a bounded run: all windows close at its end."""
+    quick: bool = False
+    """Checkpoints come often, batches are small, channels full: for short runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +80,11 @@ class People:
         """Somebody asked for the end before the end of the input."""
 
     @property
+    def has_full_channels(self) -> bool:
+        """One batch fills a channel: whoever writes waits for credit most of the time."""
+        return self._config.channel_batches_max == 1
+
+    @property
     def auditor(self) -> LocationAuditor:
         """Of the place where the query lives now."""
         return self.auditors[-1]
@@ -107,6 +120,24 @@ class People:
             self._config = self._random_config()
 
     def _random_config(self) -> QueryConfig:
+        config = self._any_config()
+        if not self._manner.quick:
+            return config
+        pick = self._agenda.random.choice
+        return msgspec.structs.replace(
+            config,
+            checkpoint_interval_ms=pick((100, 300)),
+            checkpoint_timeout_ms=2_000,
+            backlog_checkpoint_interval_ms=0,
+            message_repeat_ms=300,
+            batch_rows_max=pick((1, 1, 2, 4, 12)),
+            channel_batches_max=pick((1, 1, 2)),
+            restart_delay_max_ms=300,
+            restart_strategy=RestartStrategy.EXPONENTIAL,
+            restart_attempts_max=1_000,
+        )
+
+    def _any_config(self) -> QueryConfig:
         pick = self._agenda.random.choice
         # A pause is counted from the end of a checkpoint, so it goes with one at a time only.
         concurrent, pause_ms = pick(((1, 0), (1, 400), (2, 0), (3, 0)))
@@ -124,7 +155,7 @@ class People:
             checkpoints_retained=pick((1, 2, 3)),
             cleanup_timeout_ms=500,
             bounded=self._manner.bounded,
-            drain=True,
+            drain=self._manner.drain,
             discovery_interval_ms=250,
             idle_timeout_ms=self._manner.idle_timeout_ms,
             message_repeat_ms=pick((300, 1_000)),
@@ -147,10 +178,13 @@ class People:
     def stop(self, driver: SimulatedDriver) -> None:
         driver.say(ev.StopRequested)
 
-    def ask_for_savepoint(self, driver: SimulatedDriver) -> None:
+    def ask_for_savepoint(self, driver: SimulatedDriver, afterwards: ev.Afterwards | None = None) -> None:
         token = target = f"savepoint {len(self._wishes) + 1}"
         run_on, suspend, drain = ev.Afterwards.RUN_ON, ev.Afterwards.SUSPEND, ev.Afterwards.DRAIN
-        afterwards = self._agenda.random.choice((run_on, run_on, suspend, suspend, suspend, drain))
+        if afterwards is None:
+            # A short run is judged by all of its input: nobody ends it in the middle.
+            ends = () if self._manner.quick else (drain,)
+            afterwards = self._agenda.random.choice((run_on, run_on, suspend, suspend, suspend, *ends))
         self._wishes[token] = _Wish(target, afterwards)
         self.drained |= afterwards is drain
         self._agenda.note("people", f"ask for {target}, then {afterwards.value}")

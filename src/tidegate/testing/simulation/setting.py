@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from enum import Enum
 
 from tidegate.operators.ports import SinkConnector, SourceConnector
 from tidegate.plan.relational import Scan, Sink
 from tidegate.testing.simulation.agenda import Agenda
+from tidegate.testing.simulation.chronicle import Chronicle
 from tidegate.testing.simulation.clocks import SKEW_MS_MAX, ProcessClock
 from tidegate.testing.simulation.faults import Faults, Tally
 from tidegate.testing.simulation.location import Location
@@ -15,21 +17,45 @@ from tidegate.testing.simulation.network import Network
 from tidegate.testing.simulation.sinks import SimulatedOutside, SimulatedSinkConnector
 from tidegate.testing.simulation.sources import ScriptedSource
 from tidegate.testing.simulation.store import SimulatedStore
+from tidegate.testing.simulation.timed import timed_script_of
+from tidegate.testing.simulation.timed_sources import TimedSource
 
 
 class SimulatedConnectors:
-    def __init__(self, agenda: Agenda, outside: SimulatedOutside, pipeline: str, hurry: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        agenda: Agenda,
+        outside: SimulatedOutside,
+        chronicle: Chronicle,
+        pipeline: str,
+        hurry: Callable[[], bool],
+        slot: str,
+    ) -> None:
         self._agenda = agenda
+        self._chronicle = chronicle
         self._outside = outside
         self._pipeline = pipeline
         self._hurry = hurry
+        self._slot = slot
 
     def source(self, scan: Scan) -> SourceConnector:
-        return ScriptedSource(scan, lambda: self._agenda.now_ms, self._hurry)
+        clock = lambda: self._agenda.now_ms  # noqa: E731
+        if (timed := timed_script_of(scan)) is not None:
+            return TimedSource(scan, timed, self._chronicle, clock, self._hurry, self._slot)
+        return ScriptedSource(scan, clock, self._hurry)
 
     def sink(self, sink: Sink) -> SinkConnector:
         del sink
         return SimulatedSinkConnector(self._outside, self._pipeline)
+
+
+class Moment(Enum):
+    """On the way from the last row of a split to the watermark that it allows."""
+
+    READ = "the last rows are out"
+    REPORTED = "the split is reported"
+    HEARD = "the driver has heard of it"
+    TOLD = "a reader is told something"
 
 
 @dataclass(slots=True)
@@ -41,13 +67,18 @@ class Setting:
     tally: Tally
     network: Network
     outside: SimulatedOutside
+    chronicle: Chronicle = field(default_factory=Chronicle)
     hurry: bool = False
     """All input is there at once: what was to be shown has been shown."""
+    on_moment: Callable[[Moment], None] = lambda _moment: None
+    """Somebody may want to do harm right now."""
     violations: list[str] = field(default_factory=list)
     _stores: list[SimulatedStore] = field(default_factory=list)
 
-    def connectors(self, location: Location) -> SimulatedConnectors:
-        return SimulatedConnectors(self.agenda, self.outside, location.pipeline, lambda: self.hurry)
+    def connectors(self, location: Location, slot: str) -> SimulatedConnectors:
+        return SimulatedConnectors(
+            self.agenda, self.outside, self.chronicle, location.pipeline, lambda: self.hurry, slot
+        )
 
     def store(self) -> SimulatedStore:
         """An empty one, as unreliable as all others."""

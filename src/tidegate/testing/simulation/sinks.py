@@ -1,8 +1,13 @@
-"""A transactional outside world: prepared output is durable and invisible, committed output is visible for ever."""
+"""A transactional outside world: prepared output is durable and invisible, committed output is visible for ever.
+
+Like Kafka, it keeps rows where they arrived: rows that are sent later stand behind, whichever transaction is committed first.
+"""
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
+from typing import TypeAlias
 
 import msgspec
 import polars as pl
@@ -25,8 +30,12 @@ class Transaction(msgspec.Struct, frozen=True, order=True, array_like=True):
     subtask: int
 
 
+Identity: TypeAlias = tuple[str, OperatorId, Attempt, SlotIndex]
+"""Of a writer: pipeline, sink, attempt, subtask."""
+
+
 class SimulatedOutside:
-    """Everything the sinks of a run did. ``visible`` keeps the order in which output appeared."""
+    """Everything the sinks of a run did. ``visible`` keeps the order in which output appeared, ``log`` the order in which it arrived."""
 
     def __init__(self, agenda: Agenda, faults: Faults, tally: Tally) -> None:
         self._agenda = agenda
@@ -35,12 +44,25 @@ class SimulatedOutside:
         self.prepared: dict[Transaction, pl.DataFrame] = {}
         self.visible: dict[Transaction, pl.DataFrame] = {}
         self.aborted: set[Transaction] = set()
+        self.log: list[tuple[Identity, int]] = []
+        """Batches as they arrived, each with the number that its writer gave it."""
+        self.batches: dict[Transaction, range] = {}
+        """Their numbers."""
         self.violations: list[str] = []
 
-    def prepare(self, transaction: Transaction, rows: pl.DataFrame) -> None:
+    def prepare(self, transaction: Transaction, rows: pl.DataFrame, batches: range) -> None:
         if transaction in self.prepared or transaction in self.visible:
             self.violations.append(f"{transaction} was prepared twice")
         self.prepared[transaction] = rows
+        self.batches[transaction] = batches
+
+    def travel(self, land: Callable[[], None]) -> None:
+        """A batch is on its way; now and then for long, because it got lost and is sent again."""
+        if self.faults.send_slow and self._agenda.chance(self.faults.send_slow):
+            self._tally.fault("send_slow")
+            self._agenda.soon(500, 3_000, land)
+        else:
+            self._agenda.soon(0, 50, land)
 
     def check_settles(self) -> None:
         if self._agenda.chance(self.faults.settle_fails):
@@ -112,30 +134,63 @@ class SimulatedSinkConnector:
 
 
 class SimulatedWriter:
-    """Prepared rows are durable once they are settled: a slot that dies in between takes them with it."""
+    """Prepared rows are durable once they are settled: a slot that dies in between takes them with it.
 
-    def __init__(self, outside: SimulatedOutside, identity: tuple[str, OperatorId, Attempt, SlotIndex]) -> None:
+    Batches travel in the background, one after the other: the next one leaves when the one before has arrived.
+    """
+
+    def __init__(self, outside: SimulatedOutside, identity: Identity) -> None:
         self._outside = outside
         self._identity = identity
         self._rows: list[pl.DataFrame] = []
-        self._sealed: deque[tuple[Transaction, pl.DataFrame]] = deque()
+        self._sealed: deque[tuple[Transaction, pl.DataFrame, range]] = deque()
+        self._written = 0
+        self._unsent: deque[int] = deque()
+        """Numbers of batches that have not arrived."""
+        self._travels = False
 
     def write(self, rows: pl.DataFrame) -> None:
         self._rows.append(rows)
+        self._unsent.append(self._written)
+        self._written += 1
+        self._send_next()
 
     def prepare(self, checkpoint: CheckpointId) -> tuple[bytes, ...]:
         if not self._rows:
             return ()
         pipeline, sink, attempt, subtask = self._identity
         transaction = Transaction(pipeline, sink, checkpoint, attempt, subtask)
-        self._sealed.append((transaction, pl.concat(self._rows)))
+        batches = range(self._written - len(self._rows), self._written)
+        self._sealed.append((transaction, pl.concat(self._rows), batches))
         self._rows = []
         return (msgspec.msgpack.encode(transaction),)
 
     def settle(self, checkpoint: CheckpointId) -> None:
         while self._sealed and self._sealed[0][0].checkpoint <= checkpoint:
             self._outside.check_settles()
-            self._outside.prepare(*self._sealed.popleft())
+            transaction, rows, batches = self._sealed.popleft()
+            for number in [one for one in self._unsent if one in batches]:
+                self._arrive(number)
+            self._outside.prepare(transaction, rows, batches)
 
     def close(self) -> None:
         self._rows = []
+
+    def _send_next(self) -> None:
+        if not self._travels and self._unsent:
+            self._travels = True
+            number = self._next_to_send()
+            self._outside.travel(lambda: self._landed(number))
+
+    def _next_to_send(self) -> int:
+        return self._unsent[0]
+
+    def _landed(self, number: int) -> None:
+        self._travels = False
+        if number in self._unsent:
+            self._arrive(number)
+        self._send_next()
+
+    def _arrive(self, number: int) -> None:
+        self._unsent.remove(number)
+        self._outside.log.append((self._identity, number))

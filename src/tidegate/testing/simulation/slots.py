@@ -11,7 +11,7 @@ from tidegate.checkpoint.layout import chunk_key, chunk_name, claim_key
 from tidegate.model.config import QueryConfig
 from tidegate.model.errors import Bug, CorruptSnapshot, SlotLost, TidegateError
 from tidegate.model.ids import Attempt, ChannelId, SlotIndex
-from tidegate.model.messages import DriverMessage, SlotMessage, SlotReady, StartSubtasks
+from tidegate.model.messages import DriverMessage, OperatorMetrics, SlotMessage, SlotReady, StartSubtasks
 from tidegate.model.snapshot import ChunkHandle, OperatorSnapshot
 from tidegate.operators.user_functions import LoadedFunction
 from tidegate.plan.graph import JobGraph
@@ -110,7 +110,7 @@ class SimulatedSlot:
             self.index,
             self._attempt,
             self._config,
-            self._setting.connectors(self._location),
+            self._setting.connectors(self._location, self.who),
             message.restored,
             self._read_chunk,
             now_ms=self.clock.now_ms(),
@@ -142,6 +142,11 @@ class SimulatedSlot:
                 self._setting.violate(f"{self.who} restores {handle.name}, which was deleted")
             raise CorruptSnapshot(f"{handle.name} is missing")
         return decode_chunk(data, handle.name)
+
+    @property
+    def metrics(self) -> tuple[OperatorMetrics, ...]:
+        """What it would tell a person who asked right now."""
+        return self._runtime.progress().metrics if self.alive and self._runtime is not None else ()
 
     # --- trouble ----------------------------------------------------------------------------------------------
 
@@ -193,7 +198,7 @@ class SimulatedSlot:
             self._schedule_turn(self._agenda.random.randint(0, 3))
         elif (wakeup := runtime.next_wakeup_ms) is not None and wakeup != float("inf"):
             nap_ms = self._agenda.random.randint(*NAP_MS)
-            self._schedule_turn(max(nap_ms, int(wakeup - self.clock.now_ms())))
+            self._schedule_turn(int(max(nap_ms, wakeup - self.clock.now_ms())))
 
     def _perform_all(self, effects: tuple[SlotEffect, ...]) -> None:
         for effect in effects:

@@ -6,7 +6,7 @@ from tidegate.checkpoint import events as ev
 from tidegate.testing.simulation.clocks import JUMP_MS
 from tidegate.testing.simulation.driver import SimulatedDriver
 from tidegate.testing.simulation.people import People
-from tidegate.testing.simulation.setting import Setting
+from tidegate.testing.simulation.setting import Moment, Setting
 from tidegate.testing.simulation.slots import SimulatedSlot
 
 
@@ -15,6 +15,22 @@ class Trouble:
         self._setting = setting
         self._agenda = setting.agenda
         self._people = people
+        setting.on_moment = self.at
+        setting.chronicle.on_read = lambda: self.at(Moment.READ)
+
+    def at(self, moment: Moment) -> None:
+        """A split is on its way to be settled: now, or a moment later, a process dies."""
+        faults, drivers = self._setting.faults, self._people.living
+        if not faults.settling_crash or not drivers or not self._happens("settling_crash"):
+            return
+        self._setting.tally.path(f"a process dies when {moment.value}")
+        driver = drivers[-1]
+        running = [slot for slot in driver.slots if slot.alive]
+        if running and self._agenda.chance(0.7):
+            slot = self._agenda.random.choice(running)
+            self._agenda.soon(0, 40, lambda: self._kill_slot(driver, slot))
+        else:
+            self._agenda.soon(0, 40, lambda: self._kill_driver(driver))
 
     def every_second(self) -> None:
         self._people.start_if_alone()

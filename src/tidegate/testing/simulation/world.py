@@ -15,6 +15,7 @@ from tidegate.testing.simulation.auditors import Cut
 from tidegate.testing.simulation.faults import Faults, Tally, random_faults
 from tidegate.testing.simulation.judging import Promise, judge, visible_rows
 from tidegate.testing.simulation.location import location_number
+from tidegate.testing.simulation.order import disorder
 from tidegate.testing.simulation.people import Manner, People
 from tidegate.testing.simulation.positions import rows_read
 from tidegate.testing.simulation.queries import random_query
@@ -61,6 +62,8 @@ class Inheritance:
 class Simulation:
     """``Simulation(seed).run()`` is a pure function of the seed."""
 
+    aftermath_ms = AFTERMATH_MS
+
     def __init__(
         self,
         seed: int,
@@ -77,8 +80,6 @@ class Simulation:
         self._tally = Tally()
         self.manner = manner or _random_manner(random.Random(seed ^ 0xA11CE))
         self.query = query or _query_of(seed, self.manner)
-        if self.manner.promise is Promise.LATE_ROWS_DROPPED and not self.query.windowed:
-            self.manner = Manner(Promise.EXACTLY_ONCE, self.manner.bounded, self.manner.idle_timeout_ms)
         self._setting = setting_of(agenda, random_faults(seed) if faults is None else faults, self._tally)
         self.people = People(self._setting, self.query, self.manner, rules or Rules(), self._on_damage)
         self._trouble = Trouble(self._setting, self.people)
@@ -105,6 +106,8 @@ class Simulation:
         while not self._over and self._agenda.run_next():
             pass
         self._audit()
+        for wrong in disorder(self._setting.outside)[:3]:
+            self._setting.violate(wrong)
         return self.verdict
 
     @property
@@ -134,7 +137,7 @@ class Simulation:
     def _over(self) -> bool:
         now_ms, finished_ms = self._agenda.now_ms, self.people.finished_ms
         if finished_ms is not None:
-            return now_ms > finished_ms + (AFTERMATH_MS if self._inherited is None else 0)
+            return now_ms > finished_ms + (self.aftermath_ms if self._inherited is None else 0)
         return self._gave_up or self._agenda.steps >= STEPS_MAX or now_ms > self._peace_ms + PATIENCE_MS
 
     def _on_damage(self, what: str) -> None:
@@ -215,11 +218,11 @@ def _random_manner(chance: random.Random) -> Manner:
         case 1 | 2:
             return Manner(bounded=False)
         case 3:
-            return Manner(Promise.LATE_ROWS_DROPPED, bounded=False, idle_timeout_ms=chance.choice((500, 2_000)))
+            # Whole splits: no row is late because its source was silent for longer than that.
+            return Manner(bounded=False, idle_timeout_ms=chance.choice((500, 2_000)), pauses=True)
         case _:
             return Manner()
 
 
 def _query_of(seed: int, manner: Manner) -> SimulatedQuery:
-    idle = manner.promise is Promise.LATE_ROWS_DROPPED
-    return random_query(seed ^ 0xC0FFEE, arrivals=not manner.bounded and not idle, pauses=idle)
+    return random_query(seed ^ 0xC0FFEE, arrivals=not manner.bounded and not manner.pauses, pauses=manner.pauses)

@@ -15,7 +15,7 @@ from tidegate.connectors.kafka.wire.requests import Request
 _NOBODY = -1  # as the id of a replica: a consumer
 _WITHOUT_SESSION = int32(0) + int32(-1)
 _ANY_EPOCH = -1
-_BEGINNING = -2
+_BEGINNING, _END = -2, -1
 _READ_COMMITTED, _READ_UNCOMMITTED = 1, 0
 _DIVERGING_EPOCH = 0
 """Tag of the field that says where this log and the one that was read before part."""
@@ -41,6 +41,8 @@ class FetchedPartition:
     error: int
     end: int
     """So far it may be read."""
+    high_watermark: int
+    """So far there are records: those of open transactions, too."""
     aborted: tuple[Aborted, ...]
     place: tuple[int, int]
     """Where in the answer its batches are."""
@@ -100,7 +102,19 @@ def fetch(wanted: Mapping[Partition, Wanted], limits: Limits, *, committed_only:
 
 def beginnings(partitions: Iterable[Partition]) -> Request[dict[Partition, tuple[int, int]]]:
     """An error code and the first offset of each."""
+    return _edges(partitions, _BEGINNING)
 
+
+def ends(partitions: Iterable[Partition]) -> Request[dict[Partition, tuple[int, int]]]:
+    """An error code and the offset behind the last record of each, whether it may be read or not.
+
+    A broker that leads since a moment ago may not know yet how much of the log is there. Here it says so; to a ``fetch`` it answers
+    as if the log ended where it knows of.
+    """
+    return _edges(partitions, _END)
+
+
+def _edges(partitions: Iterable[Partition], edge: int) -> Request[dict[Partition, tuple[int, int]]]:
     def read(reader: Reader) -> dict[Partition, tuple[int, int]]:
         reader.int32()
         found: dict[Partition, tuple[int, int]] = {}
@@ -116,7 +130,7 @@ def beginnings(partitions: Iterable[Partition]) -> Request[dict[Partition, tuple
         return found
 
     def one(partition: Partition) -> bytes:
-        return int32(partition[1]) + int32(_ANY_EPOCH) + int64(_BEGINNING) + NO_TAGS
+        return int32(partition[1]) + int32(_ANY_EPOCH) + int64(edge) + NO_TAGS
 
     topics = array(
         tuple(string(topic) + array(tuple(map(one, some))) + NO_TAGS for topic, some in by_topic(partitions))
@@ -136,7 +150,7 @@ def _partition(reader: Reader, *, committed_only: bool) -> FetchedPartition:
     place = reader.skip(max(0, reader.varint() - 1))
     diverges = _DIVERGING_EPOCH in reader.tags()
     end = last_stable if committed_only else high_watermark
-    return FetchedPartition(error, end, tuple(aborted) if committed_only else (), place, diverges)
+    return FetchedPartition(error, end, high_watermark, tuple(aborted) if committed_only else (), place, diverges)
 
 
 USED = (("Fetch", 1, 12), ("ListOffsets", 2, 6))
