@@ -69,7 +69,7 @@ def test_it_kills_a_slot_and_tells_how_often(program: Path, capsys: pytest.Captu
     assert one.counts == {"slot kills": 1}
     assert verdict(result_of(program.parent), one.summary()) == 0
     told = capsys.readouterr().out
-    assert "kill -9 of slot 0 of q; checkpoints: q 1 (running)" in told
+    assert "kill -9 of slot 0 of q; checkpoints: q 1 (" in told, "whether the driver has noticed by then is chance"
     assert "OK: 3 rows equal Spark batch's after 1 slot kills, 0 driver kills, 0 freezes" in told
 
 
