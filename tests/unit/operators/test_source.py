@@ -597,6 +597,20 @@ def test_a_source_learns_where_a_completed_checkpoint_stands_and_not_where_it_st
     assert connector.closed
 
 
+def test_a_split_that_ended_after_the_checkpoint_is_told_with_the_next_one() -> None:
+    connector = _Informed(ScriptedSplit(frame(1, 2, 3)))
+    source = _operator(connector)
+    source.assign(assign(0, 0), 0)
+    source.poll(2, 0)
+    source.snapshot(CheckpointId(1))
+    drain(source)
+    source.on_completed(CheckpointId(1))
+    source.snapshot(CheckpointId(2))
+    source.on_completed(CheckpointId(2))
+    (first,), (second,) = connector.heard
+    assert first[0] == second[0] == 0 and first[1] != second[1]
+
+
 def test_a_checkpoint_that_was_overtaken_is_not_told() -> None:
     connector = _Informed(ScriptedSplit(frame(1, 2, 3)))
     source = _operator(connector)

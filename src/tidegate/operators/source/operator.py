@@ -23,11 +23,12 @@ from tidegate.model.elements import (
 from tidegate.model.holding import Holder
 from tidegate.model.ids import CheckpointId
 from tidegate.model.messages import AssignSplits
-from tidegate.model.snapshot import FinishedSplit, SourceProgress, SplitPosition
+from tidegate.model.snapshot import FinishedSplit, SourceProgress
 from tidegate.operators.ports import InformedSource, SourceConnector
 from tidegate.operators.protocol import OperatorContext, OperatorState, Stateless
 from tidegate.operators.source.finished import FinishedSplits
 from tidegate.operators.source.holding import holders_of_logs
+from tidegate.operators.source.informing import Informing
 from tidegate.operators.source.open_split import Idleness, OpenSplit
 from tidegate.operators.source.supply import SplitRequest, Starting, Supplied, Supply, Waiting
 from tidegate.plan.relational import Scan
@@ -94,7 +95,7 @@ class SourceOperator(Stateless):
         super().__init__()
         self.id = node.id
         self._connector = connector
-        self._informed = connector if isinstance(connector, InformedSource) else None
+        self._informing = Informing(connector) if isinstance(connector, InformedSource) else None
         self._config = config
         self._times: EventTimes | None = None
         self._meets_others = self._is_far = False
@@ -114,9 +115,6 @@ class SourceOperator(Stateless):
         """What the driver has granted, and how much of it this reader has put into its channels itself."""
         self._reached: tuple[tuple[int, int], ...] = ()
         """Largest event times of splits read in part before, still to be said to the chain."""
-        self._ended: list[SplitPosition] = []
-        self._informing: dict[CheckpointId, tuple[SplitPosition, ...]] = {}
-        """What each checkpoint under way will tell the source when it is complete. With ``_ended``, empty if it need not know."""
         restored = [msgspec.msgpack.decode(value, type=Idleness) for value in context.restored.values]
         self._restored_idle_splits = frozenset(split for one in restored for split in one.splits)
 
@@ -282,8 +280,8 @@ class SourceOperator(Stateless):
         largest_us = max(current.largest_us, self._times.forget(current.number)) if self._times else current.largest_us
         self._finished.add(FinishedSplit(current.number, largest_us))
         self._supply = self._supply.finished_one()
-        if self._informed is not None:
-            self._ended.append(current.position(largest_us))
+        if self._informing is not None:
+            self._informing.ended(current.position(largest_us))
         current.close()
 
     # --- event time ---------------------------------------------------------------------------------------------------
@@ -404,8 +402,8 @@ class SourceOperator(Stateless):
         progress = SourceProgress(
             open=tuple(one.position(self._largest_us(one)) for one in self._open), finished=self._finished.all
         )
-        if self._informed is not None:
-            self._informing[checkpoint] = (*self._ended, *progress.open)
+        if self._informing is not None:
+            self._informing.reached(checkpoint, progress.open)
         quiet = tuple(sorted(one.number for one in self._open if self._counts_as_idle(one)))
         return OperatorState(source=progress, value=msgspec.msgpack.encode(Idleness(splits=quiet)))
 
@@ -415,18 +413,11 @@ class SourceOperator(Stateless):
     def on_completed(self, checkpoint: CheckpointId) -> None:
         """No assignment names what is done any more."""
         self._known.difference_update(self._finished.completed(checkpoint))
-        self._inform(checkpoint)
-
-    def _inform(self, checkpoint: CheckpointId) -> None:
-        positions = self._informing.get(checkpoint)
-        self._informing = {number: at for number, at in self._informing.items() if number > checkpoint}
-        if positions and self._informed is not None:
-            done = {one.split.number for one in positions}
-            self._ended = [one for one in self._ended if one.split.number not in done]
-            self._informed.completed(positions)
+        if self._informing is not None:
+            self._informing.completed(checkpoint)
 
     def close(self) -> None:
         for one in self._open:
             one.close()
-        if self._informed is not None:
-            self._informed.close()
+        if self._informing is not None:
+            self._informing.close()
