@@ -9,7 +9,7 @@ from random import Random
 
 import polars as pl
 from tests.property import pipelines as p
-from tests.property.lateness import NEVER, Looks
+from tests.property.lateness import NEVER, Looks, judged_by
 
 from tidegate.testing.scripted import ScriptedSource, ScriptedSplit
 
@@ -31,7 +31,7 @@ class Row:
 
 @dataclass
 class Feed:
-    """One stream. ``log``: rows stand in splits in the order in which they came about, and are appended; otherwise splits are whole."""
+    """One source. ``log``: rows stand in splits in the order in which they came about, and are appended; otherwise splits are whole."""
 
     random: Random
     suffix: str
@@ -40,6 +40,8 @@ class Feed:
     nulls: bool
     """Some splits have no event time at all."""
     seen: Counter[str] = field(default_factory=Counter)
+    beside: list[Feed] = field(default_factory=list)
+    """Other sources of whole splits in the same stream."""
 
     def __post_init__(self) -> None:
         random = self.random
@@ -95,7 +97,8 @@ class Feed:
 
     def rows(self) -> Iterator[Row]:
         """All of them, in the order of their splits."""
-        by_split = self.looks.allowed_us([_known(self._times(split)) for split in self.source.splits])
+        judges = [judged_by(self.looks, other.looks, other.times()) for other in (self, *self.beside)]
+        by_split = [max(allowed) for allowed in zip(*judges, strict=True)]
         for number, split in enumerate(self.source.splits):
             columns = split.rows.select(self._name("v"), pl.col(self._name("ts"), self._name("w")).to_physical())
             # Rows that others had read before a partition was found may make those of it late.
@@ -107,14 +110,11 @@ class Feed:
 
     def reached_us(self) -> tuple[int, int]:
         """Where time stands when everything has been read: at least, and at most, as partitions found later may begin before."""
-        tops = [max(_known(self._times(split)), default=NEVER) for split in self.source.splits]
+        tops = [max(times, default=NEVER) for feed in (self, *self.beside) for times in feed.times()]
         ends = min(tops, default=NEVER), max(tops, default=NEVER)
         first, last = (NEVER if top == NEVER else self.looks.watermark_us(top) for top in ends)
         return (first, last) if self.log else (last, last)
 
-    def _times(self, split: ScriptedSplit) -> list[int | None]:
-        return split.rows[self._name("ts")].to_physical().to_list()
-
-
-def _known(times: list[int | None]) -> list[int]:
-    return [at_us for at_us in times if at_us is not None]
+    def times(self) -> list[list[int]]:
+        """Of the rows of each split that have one."""
+        return [split.rows[self._name("ts")].drop_nulls().to_physical().to_list() for split in self.source.splits]

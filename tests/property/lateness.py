@@ -23,40 +23,59 @@ class Looks:
     statistics: bool = False
     """Of some splits the smallest time was known before they were read."""
 
-    def look(self, numbers: Sequence[int], cuts: Sequence[int] = (), *, found: bool | None = None) -> None:
+    at: list[int] = field(default_factory=list)
+    """When the driver heard of each look, among those into all sources of the run."""
+
+    def look(
+        self, numbers: Sequence[int], cuts: Sequence[int] = (), *, found: bool | None = None, at: int | None = None
+    ) -> None:
         for number in numbers:
             self.first.setdefault(number, len(self.found))
         self.cuts.update(cuts)
         self.found.append(bool(numbers) if found is None else found)
-
-    def before(self, one: int, other: int) -> bool:
-        """Whether rows of the first split certainly came before those of the other.
-
-        A look between the two found nothing, or it ended four that all found something. Of what was found together: at least one whole
-        cohort lies between the two, as between the batch whose rows make a watermark and the one that is judged by it; where statistics
-        let time go on inside a cohort, one that is found later need only be of a later cohort.
-        """
-        if self._apart(self.first[one], self.first[other]):
-            return True
-        cuts = sum(one < cut <= other for cut in self.cuts)
-        return cuts >= 2 or (cuts == 1 and self.statistics and self.first[one] < self.first[other])
+        self.at.append(len(self.at) if at is None else at)
 
     def allowed_us(self, times: Sequence[Sequence[int]]) -> list[int]:
         """For each split the largest watermark by which its rows may be judged. ``times``: of the rows of each split."""
-        largest = [max(rows, default=None) for rows in times]
-        allowed = [NEVER] * len(times)
-        for other in self.first:
-            for one in self.first:
-                top = largest[one]
-                if top is not None and self.before(one, other):
-                    allowed[other] = max(allowed[other], self.watermark_us(top))
-        return allowed
+        return judged_by(self, self, times)
 
     def watermark_us(self, largest_us: int) -> int:
         return largest_us // MILLISECOND_US * MILLISECOND_US - self.delay_us
 
-    def _apart(self, one: int, other: int) -> bool:
+    def over(self, split: int, at: int) -> bool:
+        """Whether before that moment a look has found nothing after that split was found, or has ended four that all found something."""
         return any(
-            not self.found[at] or (at + 1 >= LOOKS_MAX and all(self.found[at + 1 - LOOKS_MAX : at + 1]))
-            for at in range(one, other)
+            self.at[look] < at
+            and (not self.found[look] or (look + 1 >= LOOKS_MAX and all(self.found[look + 1 - LOOKS_MAX : look + 1])))
+            for look in range(self.first[split], len(self.found))
         )
+
+
+def judged_by(these: Looks, those: Looks, times: Sequence[Sequence[int]]) -> list[int]:
+    """For each split of one source the largest watermark that splits of another of its stream, or its own, may judge its rows by.
+
+    ``times``: of the rows of each split of the other source.
+    """
+    allowed = [NEVER] * (max(these.first, default=-1) + 1)
+    for split in these.first:
+        for other in those.first:
+            top = max(times[other], default=None)
+            if top is not None and _came_before(those, other, these, split):
+                allowed[split] = max(allowed[split], those.watermark_us(top))
+    return allowed
+
+
+def _came_before(those: Looks, other: int, these: Looks, split: int) -> bool:
+    """Whether rows of the first split certainly came before those of the second.
+
+    Of what was found together: at least one whole cohort lies between the two, as between the batch whose rows make a watermark and the
+    one that is judged by it; where statistics let time go on inside a cohort, one that is found later need only be of a later cohort.
+    """
+    at = these.at[these.first[split]]
+    if those.over(other, at):
+        return True
+    later = those.statistics and those.at[those.first[other]] < at
+    if those is these:
+        cuts = sum(other < cut <= split for cut in those.cuts)
+        return cuts >= 2 or (cuts == 1 and later)
+    return later and any(other < cut for cut in those.cuts)

@@ -273,6 +273,7 @@ def fresh(operator: OperatorId, parallelism: int, delay_us: int | None = None, *
 
 def restored(state: SourceState, parallelism: int, delay_us: int | None = None, *, lags: bool = False) -> SplitAssigner:
     """As the checkpoint left it, for any number of readers."""
+    cohorts = restored_cohorts(delay_us, state.done, state.read_us, lags=lags)
     return replace(
         fresh(state.operator, parallelism),
         enumerator=state.enumerator,
@@ -280,5 +281,6 @@ def restored(state: SourceState, parallelism: int, delay_us: int | None = None, 
         open=state.open,
         read_us=state.read_us,
         returning=state.open,
-        cohorts=restored_cohorts(delay_us, state.done, state.read_us, lags=lags),
+        cohorts=cohorts,
+        followed=cohorts.start,
     )

@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterable, Mapping
 
 from tidegate.checkpoint.events import SplitsDiscovered
 from tidegate.checkpoint.granting import granted
-from tidegate.checkpoint.intervals import contains
 from tidegate.checkpoint.manifest import SourceState
 from tidegate.checkpoint.plan import CheckpointPlan
 from tidegate.checkpoint.sources import fresh, restored
 from tidegate.model.ids import Attempt, OperatorId
 from tidegate.model.messages import AssignSplits, SourceTime, SplitsWanted
-from tidegate.model.snapshot import OperatorSnapshot, Split
-from tidegate.operators.ports import ContinuingEnumerator, SplitEnumerator
+from tidegate.model.snapshot import OperatorSnapshot
+from tidegate.operators.ports import SplitEnumerator
+from tidegate.testing.looks import Rounds, Watch
 
 
 class SourceDesk:
@@ -34,11 +34,11 @@ class SourceDesk:
         """Every look that was news, in the order in which the driver heard of them."""
         self._plan = plan
         self._attempt = attempt
-        self._bounded = plan.config.bounded
-        self._watches = {
-            name: _Watch(name, enumerator, states.get(name), bounded=self._bounded)
-            for name, enumerator in enumerators.items()
-        }
+        together: dict[OperatorId, list[Watch]] = {}
+        for name, enumerator in enumerators.items():
+            together.setdefault(plan.stream_of(name) or name, []).append(Watch(name, enumerator, states.get(name)))
+        interval_ms, bounded = plan.config.discovery_interval_ms, plan.config.bounded
+        self._rounds = [Rounds(watches, attempt, interval_ms, bounded=bounded) for watches in together.values()]
         self._posted: deque[SplitsDiscovered] = deque()
         self._assigners = {
             name: restored(states[name], plan.parallelism, plan.delay_us_of(name), lags=plan.only_judges)
@@ -49,9 +49,9 @@ class SourceDesk:
 
     def actions(self, now_ms: float) -> Iterable[Callable[[float], tuple[AssignSplits, ...]]]:
         """What may happen now. Each gives the messages to readers that follow from it."""
-        for watch in self._watches.values():
-            if watch.next_ms <= now_ms:
-                yield lambda now_ms, watch=watch: self._look(watch, now_ms)
+        for rounds in self._rounds:
+            for look in rounds.looks(now_ms):
+                yield lambda now_ms, look=look: self._post(look(now_ms))
         if self._posted:
             yield self._hear
         if any(one.tells_time(int(now_ms)) for one in self._assigners.values()):
@@ -59,7 +59,7 @@ class SourceDesk:
 
     @property
     def next_look_ms(self) -> float:
-        return min((watch.next_ms for watch in self._watches.values()), default=float("inf"))
+        return min((rounds.next_ms for rounds in self._rounds), default=float("inf"))
 
     def heard(self, message: SplitsWanted | SourceTime, now_ms: float) -> tuple[AssignSplits, ...]:
         """From a reader."""
@@ -86,11 +86,8 @@ class SourceDesk:
         for name, state in states.items():
             self._assigners[name] = self._assigners[name].on_completed(state)
 
-    def _look(self, watch: _Watch, now_ms: float) -> tuple[AssignSplits, ...]:
-        found = watch.look(self._attempt, now_ms)
-        watch.next_ms = float("inf") if self._bounded else now_ms + self._plan.config.discovery_interval_ms
-        if found is not None:
-            self._posted.append(found)
+    def _post(self, events: Iterable[SplitsDiscovered]) -> tuple[AssignSplits, ...]:
+        self._posted.extend(events)
         return ()
 
     def _hear(self, now_ms: float) -> tuple[AssignSplits, ...]:
@@ -103,6 +100,7 @@ class SourceDesk:
             endless=event.endless,
             ordered=event.ordered,
             found=event.found,
+            complete=event.complete,
         )
         return self._assign(now_ms)
 
@@ -112,46 +110,3 @@ class SourceDesk:
             self._assigners[assigner.operator], told = assigner.assign(self._attempt, now_ms=int(now_ms))
             messages.extend(told)
         return tuple(messages)
-
-
-class _Watch:
-    """One source's enumerator, and whether its last look is worth telling."""
-
-    def __init__(
-        self, operator: OperatorId, enumerator: SplitEnumerator, state: SourceState | None, *, bounded: bool
-    ) -> None:
-        self.next_ms = 0.0
-        self._operator = operator
-        self._enumerator = enumerator
-        self._state = state
-        self._bounded = bounded
-        self._began = False
-        self._found = True
-
-    def look(self, attempt: Attempt, now_ms: float) -> SplitsDiscovered | None:
-        """None: as little as the time before. The first look tells everything that the enumerator knew before the restore as well."""
-        known = () if self._began else self._known()
-        new = self._enumerator.discover(int(now_ms))
-        told, self._found = self._found, bool(new)
-        first, self._began = not self._began, True
-        if not new and not told and not first:
-            return None
-        return SplitsDiscovered(
-            int(now_ms),
-            attempt,
-            self._operator,
-            (*known, *new),
-            self._enumerator.snapshot(),
-            bounded=self._bounded,
-            endless=getattr(self._enumerator, "endless", False),
-            ordered=getattr(self._enumerator, "ordered", False),
-            found=bool(new),
-        )
-
-    def _known(self) -> tuple[Split, ...]:
-        state = self._state
-        if state is None:
-            return ()
-        if isinstance(self._enumerator, ContinuingEnumerator):
-            self._enumerator.learn_done(lambda number: contains(state.done, number))
-        return self._enumerator.restore(state.enumerator, tuple(position.split for position in state.open))

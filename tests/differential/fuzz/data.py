@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
-from tests.differential.data import KEYS
+from tests.differential.data import KEYS, dealt
 from tests.differential.fuzz.terms import BOOLEAN, DATE, DECIMAL, DOUBLE, LONG, STRING, STRINGS, TIMESTAMP
 
 COLUMNS = {
@@ -49,11 +49,15 @@ START = datetime.datetime(2026, 3, 1, 23, 59, 30, tzinfo=datetime.UTC)
 
 
 def rows(seed: int, count: int) -> list[dict[str, Any]]:
-    """Up to four seconds out of order; doubles are dyadic."""
+    """Times with microseconds, some at a full second, some null; doubles are dyadic."""
     random = Random(seed)
 
-    def maybe(value: Any) -> Any:
-        return None if random.random() < 0.12 else value
+    def maybe(value: Any, nulls: float = 0.12) -> Any:
+        return None if random.random() < nulls else value
+
+    def moment(number: int) -> datetime.datetime:
+        made = START + datetime.timedelta(microseconds=700_000 * number - random.randrange(4_000_000))
+        return made.replace(microsecond=0) if random.random() < 0.2 else made
 
     return [
         {
@@ -64,7 +68,7 @@ def rows(seed: int, count: int) -> list[dict[str, Any]]:
             "p": maybe(random.choice((0.0, -0.0, 1.5, -2.25, 1024.125, float("nan"), float("inf")))),
             "c": maybe(decimal.Decimal(random.randrange(-(10**6), 10**6)).scaleb(-2)),
             "f": maybe(random.random() < 0.5),
-            "ts": START + datetime.timedelta(milliseconds=700 * number - random.randrange(4_000)),
+            "ts": maybe(moment(number), nulls=0.03),
             "d": maybe(datetime.date(2023, 12, 25) + datetime.timedelta(days=random.randrange(800))),
             "t": maybe(f"{random.choice(KEYS)} {random.choice(('the Quick', 'naïve', '', '12'))}"),
             "tags": maybe([maybe(random.choice(KEYS)) for _ in range(random.randrange(4))]),
@@ -75,7 +79,7 @@ def rows(seed: int, count: int) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class Tables:
-    """Written once, read by any number of programs."""
+    """Written once, read by any number of programs. Every file covers the whole time, its rows in random order."""
 
     seed: int
     events: list[dict[str, Any]]
@@ -88,11 +92,8 @@ class Tables:
         for name in ("events", "more"):
             folder = root / name
             folder.mkdir(parents=True)
-            made = self.of(name)
-            size = max(1, -(-len(made) // 3))
-            for number, low in enumerate(range(0, len(made), size)):
-                table = pa.Table.from_pylist(made[low : low + size], schema=ARROW)
-                pq.write_table(table, folder / f"part-{9 - number}.parquet")
+            for number, piece in enumerate(dealt(Random(self.seed), self.of(name), count=3)):
+                pq.write_table(pa.Table.from_pylist(piece, schema=ARROW), folder / f"part-{number}.parquet")
 
 
 def tables(seed: int) -> Tables:

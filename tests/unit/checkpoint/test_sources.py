@@ -12,7 +12,7 @@ from tests.unit.checkpoint.scenario import ONE, PLAN, SOURCE, Scenario, ack, onl
 from tidegate.checkpoint import effects as ef
 from tidegate.checkpoint import events as ev
 from tidegate.checkpoint.intervals import add_numbers, contains, done_prefix
-from tidegate.checkpoint.manifest import Interval
+from tidegate.checkpoint.manifest import Interval, SourceState
 from tidegate.checkpoint.sources import SplitAssigner, fresh, restored
 from tidegate.model.ids import SlotIndex
 from tidegate.model.messages import AssignSplits, SplitsWanted
@@ -279,3 +279,9 @@ def test_an_open_split_goes_to_its_reader_as_the_enumerator_restates_it() -> Non
     assert [one.split for one in assigner.fold(()).open] == [splits(0)[0], ended]
     _, (message,) = assigner.assign(ONE, now_ms=0)
     assert message.splits == (at(0), SplitPosition(split=ended, position=b"42"))
+
+
+def test_a_restored_source_without_time_does_not_follow_the_others_before_its_backlog_is_read() -> None:
+    state = SourceState(operator=SOURCE, done=(Interval(0, 3),))
+    assigner = restored(state, 1)
+    assert assigner.unread and assigner.followed == assigner.cohorts.start == 3

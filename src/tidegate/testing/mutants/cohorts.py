@@ -129,7 +129,7 @@ def a_cohort_closes_at_the_look_that_found_it(plant: Planting) -> None:
 @mutant(
     "T69",
     "A cohort stays open while files come: those that never stop coming stop time.",
-    timed(faults=Faults()),
+    timed(1, 5, faults=Faults()),
 )
 def a_cohort_stays_open_while_files_come(plant: Planting) -> None:
     def wrong(original: Any, self: Cohorts) -> Cohorts:

@@ -11,7 +11,7 @@ from tidegate.eventtime import delay
 from tidegate.eventtime.combiner import WatermarkCombiner
 from tidegate.eventtime.generator import SplitWatermarks
 from tidegate.eventtime.quiet import Quiet
-from tidegate.model.elements import WATERMARK_MAX_US, WATERMARK_MIN_US
+from tidegate.model.elements import WATERMARK_MAX_US, WATERMARK_MIN_US, Idle
 from tidegate.model.ids import OperatorId
 from tidegate.model.messages import AssignSplits
 from tidegate.operators.source import SourceOperator
@@ -117,13 +117,14 @@ def restored_idleness_is_a_fact(plant: Planting) -> None:
 @mutant(
     "T70",
     "A stream that is quiet for long does not hold the others: its next row is late, lost.",
-    timed(faults=Faults()),
+    timed(25, 0, faults=Faults()),
 )
 def a_quiet_stream_leaves_the_minimum(plant: Planting) -> None:
-    def wrong(original: Any, self: WatermarkCombiner, stream: Any, times: Any) -> int | None:
-        return original(self, stream, times) if any(time.brings_rows for time in times) else None
+    def wrong(original: Any, self: SourceOperator, now_ms: float) -> Idle | None:
+        idle = original(self, now_ms)
+        return Idle(let_go=True) if self._rests and not self._is_timeless else idle
 
-    plant.method(WatermarkCombiner, "_stands_at", wrong)
+    plant.method(SourceOperator, "_idleness", wrong)
 
 
 @mutant(
@@ -143,7 +144,7 @@ def unread_is_taken_out_of_sequence(plant: Planting) -> None:
 @mutant(
     "T19",
     "A bounded run's reader ends before the last watermark has come: windows stay open.",
-    timed(faults=Faults()),
+    timed(84, 158, faults=Faults()),
 )
 def a_reader_ends_before_the_last_watermark(plant: Planting) -> None:
     def wrong(original: Any, self: SourceOperator) -> bool:
@@ -155,7 +156,7 @@ def a_reader_ends_before_the_last_watermark(plant: Planting) -> None:
 @mutant(
     "T69",
     "A split is reported before its last rows have passed: their times do not count, and windows stay open.",
-    timed(faults=Faults()),
+    timed(1, 2, faults=Faults()),
 )
 def a_split_is_reported_before_its_rows_are_out(plant: Planting) -> None:
     def wrong(original: Any, self: SourceOperator, rows_max: int, now_ms: float) -> Any:
@@ -196,7 +197,7 @@ def a_paused_split_becomes_idle(plant: Planting) -> None:
 @mutant(
     "T85",
     "A row that the user filters away tells the time: one from the future makes all others late, lost.",
-    timed(faults=Faults()),
+    timed(15, 14, faults=Faults()),
 )
 def a_filtered_row_tells_the_time(plant: Planting) -> None:
     def wrong(original: Any, node: Plan, done: Any) -> Plan:

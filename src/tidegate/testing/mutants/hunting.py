@@ -70,8 +70,9 @@ def _in_worlds(mutant: Mutant, judge: Worlds) -> Verdict:
 
 def _in_seeds(mutant: Mutant, judge: Seeds | TimedSeeds) -> Verdict:
     tried = reached = 0
+    until_s = time.process_time() + CPU_MAX_S
     for seed in _order(judge):
-        if time.process_time() > CPU_MAX_S:
+        if time.process_time() > until_s:
             break
         tried += 1
         with Planting() as planting:

@@ -16,7 +16,7 @@ order = mutant = Catalogue()
 @mutant(
     "T75",
     "Rows of the next checkpoint are sent while some of this one are still on their way: an older value of a key stands last.",
-    seeds(faults=Faults(send_slow=0.3)),
+    seeds(114, 116, faults=Faults(send_slow=0.3)),
 )
 def the_next_transaction_does_not_wait(plant: Planting) -> None:
     def wrong(original: Any, self: SimulatedWriter) -> int:
@@ -29,7 +29,7 @@ def the_next_transaction_does_not_wait(plant: Planting) -> None:
 @mutant(
     "T75",
     "Output that waits for its commit becomes visible newest first: an older value of a key stands last.",
-    seeds(faults=Faults(commit_fails=0.5, commit_slow=0.5)),
+    seeds(5, 9, faults=Faults(commit_fails=0.6, slot_crash=0.4)),
 )
 def the_newest_output_is_committed_first(plant: Planting) -> None:
     def wrong(original: Any, self: Manifest) -> Any:

@@ -50,7 +50,7 @@ def random_files(dice: Dice, number: int, *, delay_us: int | None, bounded: bool
     """``endless``: for seconds a new one with every look."""
     chance = dice.chance
     count = chance.choice((4, 5, 6, 8)) if dice.shows_much else chance.choice((1, 2, 3, 3, 4, 5, 6, 8, 12, 20))
-    arrivals = [n * chance.randint(120, 200) for n in range(45)] if endless else _arrivals(dice, count)
+    arrivals = _steady(chance) if endless else _arrivals(dice, count)
     if bounded:
         arrivals = [0] * len(arrivals)
     arrivals.sort()
@@ -66,7 +66,8 @@ def random_files(dice: Dice, number: int, *, delay_us: int | None, bounded: bool
         dice.kinds.add("a split of nulls")
     if len(splits) >= 10:
         dice.kinds.add("many splits per reader")
-    limit = chance.randint(1, 3) if dice.kind("a limit per trigger", 0.25) else 0
+    # A limit would end cohorts that nothing else ends.
+    limit = chance.randint(1, 3) if not endless and dice.kind("a limit per trigger", 0.25) else 0
     return TimedScript(
         number=number,
         splits=tuple(_with_statistics(dice, splits)),
@@ -76,6 +77,12 @@ def random_files(dice: Dice, number: int, *, delay_us: int | None, bounded: bool
         bounded=bounded,
         keys=chance.choice((1, 3)),
     )
+
+
+def _steady(chance: random.Random) -> list[int]:
+    """So close that no look is without one."""
+    apart_ms = chance.randint(120, 200)
+    return [number * apart_ms for number in range(55)]
 
 
 def _arrivals(dice: Dice, count: int) -> list[int]:

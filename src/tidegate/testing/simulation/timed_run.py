@@ -72,6 +72,7 @@ class TimedSimulation(Simulation):
     """``TimedSimulation(seed).run()`` is a pure function of the seed."""
 
     aftermath_ms = 0
+    patience_ms = 90_000
 
     def __init__(
         self, seed: int, *, faults: Faults | None = None, world: TimedWorld | None = None, keep_trace: bool = False

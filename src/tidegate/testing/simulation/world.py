@@ -63,6 +63,7 @@ class Simulation:
     """``Simulation(seed).run()`` is a pure function of the seed."""
 
     aftermath_ms = AFTERMATH_MS
+    patience_ms = PATIENCE_MS
 
     def __init__(
         self,
@@ -138,7 +139,7 @@ class Simulation:
         now_ms, finished_ms = self._agenda.now_ms, self.people.finished_ms
         if finished_ms is not None:
             return now_ms > finished_ms + (self.aftermath_ms if self._inherited is None else 0)
-        return self._gave_up or self._agenda.steps >= STEPS_MAX or now_ms > self._peace_ms + PATIENCE_MS
+        return self._gave_up or self._agenda.steps >= STEPS_MAX or now_ms > self._peace_ms + self.patience_ms
 
     def _on_damage(self, what: str) -> None:
         self._setting.violate(what)
