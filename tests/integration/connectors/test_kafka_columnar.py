@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import random
-import threading
 import time
-from pathlib import Path
 
 import polars as pl
 import pytest
 from confluent_kafka import Message, Producer
-from tests.integration.connectors.kafka_sink_kit import VALUE, HandSink, rows, sink_node, values
-from tests.integration.connectors.test_kafka_cluster import SECONDS_MAX, commit_as_a_driver
-from tests.servers.kafka import Broker, kafka_broker, kafka_cluster
+from tests.integration.connectors.kafka_sink_kit import VALUE, HandSink, sink_node, values
+from tests.servers.kafka import Broker
 
 from tidegate.connectors.kafka.columnar_producer import ColumnarProducer
 from tidegate.connectors.kafka.columns import HEADERS
@@ -172,92 +169,3 @@ def test_a_topic_that_is_deleted_meanwhile_is_said(kafka: Broker, monkeypatch: p
             hand.write("b")
             hand.writer()._current.producer.flush()  # type: ignore[union-attr]
     hand.close()
-
-
-def write_on(broker: Broker, topic: str, stop: threading.Event, written: list[str]) -> None:
-    """Writes and commits checkpoint after checkpoint until it is told to stop, and some more after it."""
-    hand = HandSink(sink_node(broker, topic, pipeline=topic))
-    checkpoint = more = 0
-    while more < 3:
-        more += stop.is_set()
-        checkpoint += 1
-        for part in range(3):
-            batch = [f"{checkpoint:05d}-{part}-{n:05d}" for n in range(300)]
-            hand.writer().write(rows(batch))
-            written += batch
-        prepared = hand.prepare(checkpoint)
-        commit_as_a_driver(hand, prepared)
-        hand.commit(checkpoint, prepared)
-    hand.close()
-
-
-def check(broker: Broker, topic: str, written: list[str], partitions: int) -> None:
-    found = broker.read(topic, len(written))
-    assert sorted((m.value() or b"").decode() for m in found) == sorted(written), "each once"
-    for partition in range(partitions):
-        seen = [m.value() or b"" for m in found if m.partition() == partition]
-        assert seen == sorted(seen), "in order"
-
-
-def test_a_broker_killed_in_the_middle_of_it_loses_and_doubles_nothing(tmp_path: Path) -> None:
-    with kafka_broker(tmp_path / "broker", session_ms=2_000) as broker:
-        topic = broker.topic(partitions=2)
-        hand = HandSink(sink_node(broker, topic, pipeline=topic))
-        written: list[str] = []
-        for number in range(40):
-            batch = [f"{number:03d}-{n:05d}" for n in range(5_000)]
-            hand.writer().write(rows(batch))
-            written += batch
-            if number == 20:
-                broker.kill()
-        broker.start()
-        hand.commit(1, hand.prepare(1))
-        check(broker, topic, written, 2)
-        hand.close()
-
-
-def test_a_broker_that_is_paused_is_asked_again_on_a_new_connection(
-    kafka: Broker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What it had not read yet it reads when it wakes, after or before the same batches on the new connection."""
-    monkeypatch.setattr("tidegate.connectors.kafka.wire.exchange.ANSWER_SECONDS_MAX", 0.3)
-    topic, stop = kafka.topic(partitions=2), threading.Event()
-    written: list[str] = []
-    writing = threading.Thread(target=write_on, args=(kafka, topic, stop, written))
-    writing.start()
-    for _ in range(2):
-        kafka.pause()
-        time.sleep(1.0)  # the pause is the fault
-        kafka.resume()
-    stop.set()
-    writing.join()
-    check(kafka, topic, written, 2)
-
-
-@pytest.mark.soak
-def test_leaders_that_move_lose_and_double_nothing(tmp_path: Path) -> None:
-    with kafka_cluster(tmp_path) as (controller, second, third):
-        topic = controller.topic(partitions=6, replicas=3, config={"min.insync.replicas": "2"})
-        stop = threading.Event()
-        written: list[str] = []
-        writing = threading.Thread(target=write_on, args=(controller, topic, stop, written))
-        writing.start()
-        for broker in (second, third):
-            broker.kill()
-            until_in_sync(controller, topic, 2)
-            broker.start()
-            until_in_sync(controller, topic, 3)
-        stop.set()
-        writing.join()
-        check(controller, topic, written, 6)
-
-
-def until_in_sync(controller: Broker, topic: str, replicas: int) -> None:
-    """Each partition has a leader, and so many replicas that have all of it."""
-    until = time.monotonic() + SECONDS_MAX
-    while True:
-        known = controller.admin.list_topics(topic, timeout=30).topics[topic].partitions.values()
-        if all(one.leader >= 0 and len(one.isrs) == replicas for one in known):
-            return
-        assert time.monotonic() < until, known
-        time.sleep(0.1)

@@ -188,8 +188,8 @@ class Connectors:
     def sink(self, sink: Sink) -> WatchedSink:
         return WatchedSink(self._formats.sink(sink, self._store), self)
 
-    def splits(self, scan: Scan) -> tuple[Split, ...]:
-        return ()  # The coordinator assigns them.
+    def enumerator(self, scan: Scan) -> None:
+        return None  # The coordinator assigns the splits.
 
     def commit(self, sink: Sink, committables: tuple[Committable, ...]) -> None:
         raise AssertionError("the coordinator commits")
@@ -283,7 +283,7 @@ class Slots(SlotHarness):
         self._failing = failing
         restore = None
         if manifest is not None:
-            restore = Snapshot(manifest.checkpoint, manifest.operators, {SOURCE: frozenset()}, {SOURCE: ()})
+            restore = Snapshot(manifest.checkpoint, manifest.operators, {})
         super().__init__(graph, connectors, CONFIG, seed=attempt, attempt=attempt, restore=restore)
         self.now_ms = float(now_ms)
 

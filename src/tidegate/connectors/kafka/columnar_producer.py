@@ -62,6 +62,9 @@ class ColumnarProducer:
                 self._give(topic, some, partitions)
         self._raise_failure()
 
+    def finish(self) -> None:
+        """The sender keeps the order."""
+
     def flush(self, patience_s: float = PATIENCE_SECONDS, stop: threading.Event | None = None) -> None:
         """Returns when brokers have everything. ``stop``: ends the waiting, from another thread."""
         self._await(lambda: not self._delivery.messages, patience_s, stop)
@@ -111,17 +114,17 @@ class ColumnarProducer:
     def _await(
         self, done: Callable[[], bool], patience_s: float = PATIENCE_SECONDS, stop: threading.Event | None = None
     ) -> None:
-        """Any message that arrived renews the patience."""
+        """Any message that arrived renews the patience: of this transaction, or of one before it, for which this one has to wait."""
         with self._sender.changed:
-            until_s, left = time.monotonic() + patience_s, self._delivery.messages
+            until_s, left = time.monotonic() + patience_s, self._sender.left(self._delivery)
             while True:
                 self._raise_failure()
                 if done():
                     return
                 if stop is not None and stop.is_set():
                     raise closed_meanwhile()
-                if self._delivery.messages < left:
-                    until_s, left = time.monotonic() + patience_s, self._delivery.messages
+                if (now := self._sender.left(self._delivery)) < left:
+                    until_s, left = time.monotonic() + patience_s, now
                 elif time.monotonic() > until_s:
                     raise nothing_taken(self._sender.where, left, patience_s, self._sender.trouble)
                 self._sender.changed.wait(LOOK_SECONDS)

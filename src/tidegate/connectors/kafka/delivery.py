@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from collections.abc import MutableMapping
 
 from tidegate.connectors.kafka.lane import Lane
 from tidegate.connectors.kafka.record_batch import Messages, RecordBatch
@@ -33,12 +34,13 @@ class Delivery:
             self.messages += len(messages)
             self.size_bytes += int(messages.sizes().sum())
 
-    def accept(self) -> None:
-        """Into the lanes; called by the sender."""
+    def accept(self, newest: MutableMapping[Partition, Lane]) -> None:
+        """Into the lanes; called by the sender. ``newest``: by partition, of all deliveries."""
         while self._given:
             place, messages = self._given.popleft()
             if (lane := self.lanes.get(place)) is None:
-                lane = self.lanes[place] = Lane(self.handle, *place, self._batch_bytes_max)
+                lane = Lane(self.handle, *place, self._batch_bytes_max, behind=newest.get(place))
+                self.lanes[place] = newest[place] = lane
             lane.put(messages)
 
     def taken(self, batch: RecordBatch) -> None:

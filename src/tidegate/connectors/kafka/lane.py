@@ -1,4 +1,7 @@
-"""Messages of one transaction for one partition, on their way: in order, each batch sent until a broker has it."""
+"""Messages of one transaction for one partition, on their way: in order, each batch sent until a broker has it.
+
+Brokers keep no order between transactions: so a lane has its turn when they have everything of the lane before it.
+"""
 
 from __future__ import annotations
 
@@ -34,10 +37,20 @@ class _Sent:
 class Lane:
     """Brokers take batches of a lane in the order of their numbers only: whatever comes after one that was lost is sent again."""
 
-    def __init__(self, handle: Handle, topic: str, partition: int, batch_bytes_max: int) -> None:
+    def __init__(
+        self, handle: Handle, topic: str, partition: int, batch_bytes_max: int, behind: Lane | None = None
+    ) -> None:
+        """``behind``: that of the transaction before, into the same partition."""
         self.place = topic, partition
         self.is_added = False
         """Whether the coordinator knows that the transaction writes here."""
+        self._is_known = False
+        """Whether a broker has something of it."""
+        self._behind = behind
+        self._is_ended = False
+        """It gets no more messages."""
+        if behind is not None:
+            behind._is_ended = True
         self._handle = handle
         self._batch_bytes = min(batch_bytes_max, LARGE_BYTES) - HEAD_BYTES
         self._sequence = 0
@@ -58,12 +71,21 @@ class Lane:
     def is_idle(self) -> bool:
         return not (self._unmade or self._again or self._sent)
 
+    @property
+    def has_turn(self) -> bool:
+        """Brokers have everything that was written to the partition before."""
+        if self._behind is not None and self._behind.is_idle:
+            self._behind = None
+        return self._behind is None
+
     def wants(self, now_s: float) -> bool:
-        """Whether a batch should be sent. While some are on their way messages gather: full batches cost least, and with nothing on
-        its way nothing is gained by waiting."""
-        if now_s < self._may_send_s or len(self._sent) >= IN_FLIGHT_MAX or self.is_recovering:
+        """Whether a batch should be sent, once the lane has its turn. While some are on their way messages gather: full batches cost
+        least, and with nothing on its way nothing is gained by waiting."""
+        if now_s < self._may_send_s or len(self._sent) >= self._in_flight_max or self.is_recovering:
             return False
-        return bool(self._again) or self._unmade_bytes >= self._batch_bytes or bool(self._unmade and not self._sent)
+        if self._again or self._unmade_bytes >= self._batch_bytes:
+            return True
+        return bool(self._unmade) and (self._is_ended or not self._sent)
 
     def wakes_s(self, now_s: float) -> float | None:
         """When there may be something to do though nothing happens."""
@@ -77,6 +99,7 @@ class Lane:
 
     def taken(self, batch: RecordBatch) -> None:
         """A broker has it."""
+        self._is_known = True
         self._sent.remove(self._find(batch))
         self._pauses.begin_again()
         self._recover()
@@ -95,6 +118,12 @@ class Lane:
     def is_recovering(self) -> bool:
         """One was lost: that those behind it came out of order is no surprise."""
         return any(one.lost for one in self._sent)
+
+    @property
+    def _in_flight_max(self) -> int:
+        """The first batch travels alone: from a producer that they do not know brokers take any number, so that one that comes just
+        when a broker begins to lead the partition would be taken after the first one was refused, and the first one never."""
+        return IN_FLIGHT_MAX if self._is_known else 1
 
     def _recover(self) -> None:
         if self._sent and all(one.lost for one in self._sent):

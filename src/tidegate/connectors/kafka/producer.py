@@ -107,6 +107,10 @@ class Producer:
         library().rd_kafka_poll(self._handle, wait_ms)
         self._raise_failure()
 
+    def finish(self) -> None:
+        """The next producer knows nothing of this one: only what has arrived is sure to lie before its messages."""
+        self.flush()
+
     def flush(self, patience_s: float = PATIENCE_SECONDS, stop: threading.Event | None = None) -> None:
         """Returns when brokers have everything. ``stop``: ends the waiting, from another thread."""
         until, left, wait_ms = time.monotonic() + patience_s, self.waiting, 1

@@ -8,6 +8,8 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from itertools import takewhile
+from weakref import WeakValueDictionary
 
 from tidegate.connectors.kafka.delivery import Delivery
 from tidegate.connectors.kafka.lane import Lane
@@ -43,8 +45,9 @@ class _Sent:
 
 
 class Sender:
-    """Deliveries are opened and forgotten by any thread. Whatever may pass is tried again, for as long as a delivery is open: how
-    long that may take is decided by those who wait for it."""
+    """Deliveries are opened and forgotten by any thread, and written to one after the other, in the order in which they were opened:
+    so their messages arrive, in each partition. Whatever may pass is tried again, for as long as a delivery is open: how long that may
+    take is decided by those who wait for it."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         """``options`` as librdkafka gets them."""
@@ -57,13 +60,16 @@ class Sender:
         self._exchange: Exchange[_Sent, dict[Partition, int]] = Exchange(Security.of(options))
         self.leaders = Leaders(self._wire, self.where, self.changed)
         self._deliveries: list[Delivery] = []
-        self._broken: TidegateError | None = None
+        self._newest: WeakValueDictionary[Partition, Lane] = WeakValueDictionary()
+        """The last lane into each partition, of the deliveries that somebody still has."""
+        self._failure: TidegateError | None = None
+        """Of a delivery: none that is opened later can come behind its messages."""
         self._thread = threading.Thread(target=self._run, name="tidegate-kafka-sender", daemon=True)
 
     def open(self, handle: Handle, batch_bytes_max: int) -> Delivery:
         delivery = Delivery(handle, batch_bytes_max, self.changed)
         with self.changed:
-            delivery.failure = self._broken
+            delivery.failure = self._failure
             self._deliveries.append(delivery)
             if self._thread.ident is None and not self._stop.is_set():
                 self._thread.start()
@@ -74,6 +80,12 @@ class Sender:
         with self.changed:
             if delivery in self._deliveries:
                 self._deliveries.remove(delivery)
+
+    def left(self, delivery: Delivery) -> int:
+        """Messages that have to arrive before its last one has: its own, and those of the deliveries before it."""
+        with self.changed:
+            before = takewhile(lambda one: one is not delivery, self._deliveries)
+            return sum(one.messages for one in before) + delivery.messages
 
     def wake(self) -> None:
         """There is something to do."""
@@ -96,9 +108,9 @@ class Sender:
         except Exception as error:  # Whoever waits, now or later, must hear of it.
             log.exception("the thread that sends to Kafka has ended")
             with self.changed:
-                self._broken = Bug(f"the thread that sends to Kafka has ended: {error!r}")
+                self._failure = Bug(f"the thread that sends to Kafka has ended: {error!r}")
                 for delivery in self._deliveries:
-                    delivery.fail(self._broken)
+                    delivery.fail(self._failure)
         finally:
             self._exchange.close()
             self._wire.close()
@@ -107,21 +119,21 @@ class Sender:
         with self.changed:
             deliveries = [one for one in self._deliveries if one.failure is None]
             for delivery in deliveries:
-                delivery.accept()
+                delivery.accept(self._newest)
         try:
             self.leaders.look()
         except Unavailable as error:
             self.trouble = error.message
         except TidegateError as failure:
             for delivery in deliveries:
-                delivery.fail(failure)
+                self._fail(delivery, failure)
         now_s = time.monotonic()
         for delivery in deliveries:
             try:
                 self._add(delivery, now_s)
                 self._send(delivery, now_s)
             except TidegateError as failure:
-                delivery.fail(failure)
+                self._fail(delivery, failure)
         for outcome in self._exchange.wait(self._wakes_s(deliveries, now_s) - time.monotonic()):
             self._settle(outcome, time.monotonic())
 
@@ -164,7 +176,7 @@ class Sender:
     def _ready(self, delivery: Delivery, now_s: float) -> dict[Address, list[Lane]]:
         by_leader: dict[Address, list[Lane]] = {}
         for lane in delivery.lanes.values():
-            if lane.is_added and lane.wants(now_s):
+            if lane.is_added and lane.has_turn and lane.wants(now_s):
                 if (leader := self.leaders.of(lane.place)) is None:
                     lane.pause(now_s)
                 else:
@@ -193,7 +205,15 @@ class Sender:
                 lane.lost(batch, now_s)
                 self._hold([lane], outcome.lost or f"{name_of(code)} for {place[0]}-{place[1]}", now_s)
             else:
-                delivery.fail(explained(code, self.where, place[0], self.trouble))
+                self._fail(delivery, explained(code, self.where, place[0], self.trouble))
+
+    def _fail(self, delivery: Delivery, failure: TidegateError) -> None:
+        """And all behind it: their messages would have to wait for ever."""
+        with self.changed:
+            if delivery in self._deliveries:
+                self._failure = self._failure or failure
+                for one in self._deliveries[self._deliveries.index(delivery) :]:
+                    one.fail(failure)
 
     def _hold(self, lanes: Iterable[Lane], why: str, now_s: float) -> None:
         """They are tried again a little later, when it is known again who leads them."""

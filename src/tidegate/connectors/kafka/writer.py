@@ -21,7 +21,7 @@ class TransactionalWriter:
     """Rows of one checkpoint go into one transaction; prepared and settled, it is on the brokers, whole and not visible.
 
     A prepared transaction is never written to again: its producer is closed, the next checkpoint has an id of its own. Rows of the
-    next checkpoint are written while those of a prepared one are still on their way.
+    next checkpoint are written while those of a prepared one are still on their way, and come to lie behind them.
     """
 
     def __init__(self, config: KafkaSinkConfig, names: TransactionNames, attempt: Attempt, subtask: SlotIndex) -> None:
@@ -50,6 +50,7 @@ class TransactionalWriter:
         current = self._current
         if current is None:
             return ()
+        current.producer.finish()
         self._pool.prepared(current.k, checkpoint)
         self._topics = current.producer.topics
         self._current = None
