@@ -113,11 +113,11 @@ class Run:
             if attempt > deaths:
                 harness.settle()
                 harness.checkpoint()
+                metrics = [one for runtime in harness.slots.values() for one in runtime.progress().metrics]
+                self.late_rows = sum(one.late_rows for one in metrics)
             self._hear(harness)
             snapshot = harness.completed[-1] if harness.completed else None
             self.seen["restores"] += snapshot is not None and attempt <= deaths
-        metrics = [one for runtime in harness.slots.values() for one in runtime.progress().metrics]
-        self.late_rows = sum(one.late_rows for one in metrics)
 
     def _start(self, attempt: int, snapshot: Snapshot | None, store: dict[str, bytes]) -> SlotHarness:
         random = self.random
