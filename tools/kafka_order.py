@@ -6,7 +6,8 @@ once, in order. Another one counts in output mode update: the counts of each key
 
     python tools/kafka_order.py [--rows 20000000] [--kills] [--checkpoint 200] [--partitions 4] [--seed N]
 
---kills: every 8 s a random slot gets kill -9, every 30 s the driver, every 40 s the broker; every 13 s one of them is stopped for 5 s.
+--kills: every 8 s a random slot gets kill -9, every 30 s the driver, every 40 s the broker; every 13 s one of them is stopped for 5 s. The rows
+come at a pace at which they would be through just when it is over.
 
 Exit code 0: every row was in order.
 """
@@ -72,9 +73,11 @@ def run(folder: Path, options: argparse.Namespace) -> int:
                 "counts": counts,
                 "keys": KEYS,
                 "checkpoint": f"{options.checkpoint} milliseconds",
+                "rows_per_s": options.rows / options.seconds if options.kills else 0,
             },
         )
-        with OrderStorm(folder, options.seconds, weather, random.Random(options.seed), broker) as storm:
+        storm = OrderStorm(folder, options.seconds, weather, random.Random(options.seed), broker)
+        with storm:
             began_s = time.monotonic()
             problem = storm.rage() or what_is_missing(storm)
             seconds = time.monotonic() - began_s

@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import logging
 import sys
+import time
+from collections.abc import Iterator
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from storm_driver import FOLDER, NAME, SILENCE, put_result, run_to_end
@@ -16,6 +19,9 @@ from tidegate.connectors.kafka import register
 from tidegate.model.errors import Unavailable
 from tidegate.spark.session import local_session
 
+SLOTS, NAP_S = 2, 0.1
+"""Of a query; and after each of its batches, if it is not to be over before there was time to kill it."""
+
 
 def main() -> int:
     logging.basicConfig(format=f"%(asctime)s {NAME} %(levelname)s %(name)s: %(message)s")
@@ -25,7 +31,7 @@ def main() -> int:
     register(spark)
     try:
         queries = {
-            "copy": started("copy", copy(source(spark, work)), work),
+            "copy": started("copy", source(spark, work), work),
             "counts": started("counts", counts(source(spark, work), work["keys"]), work, mode="update"),
         }
     except Unavailable as error:  # Whoever starts drivers does it again.
@@ -40,12 +46,15 @@ def main() -> int:
 
 def source(spark: SparkSession, work: dict) -> DataFrame:
     reader = spark.readStream.format("tidegate-kafka").option("startingOffsets", "earliest")
-    return reader.option("kafka.bootstrap.servers", work["bootstrap"]).option("subscribe", work["source"]).load()
+    reader = reader.option("kafka.bootstrap.servers", work["bootstrap"]).option("subscribe", work["source"])
+    rows = reader.load().select("key", "value", "partition")
+    return rows.mapInArrow(slowly, "key binary, value binary, partition int") if work["rows_per_s"] else rows
 
 
-def copy(rows: DataFrame) -> DataFrame:
-    """Into the partition where it came from."""
-    return rows.select("key", "value", "partition")
+def slowly(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        time.sleep(NAP_S)
+        yield batch
 
 
 def counts(rows: DataFrame, keys: int) -> DataFrame:
@@ -64,10 +73,12 @@ def started(name: str, rows: DataFrame, work: dict, mode: str = "append"):
         .option("kafka.bootstrap.servers", work["bootstrap"])
         .option("topic", work[name])
         .option("checkpointLocation", str(FOLDER / f"{name}-checkpoints"))
-        .option("parallelism", 2)
+        .option("parallelism", SLOTS)
         .option("silenceTimeout", SILENCE)
         .trigger(availableNow=True, checkpoint=work["checkpoint"])
     )
+    if work["rows_per_s"]:
+        writer = writer.option("batchRowsMax", max(1, int(work["rows_per_s"] * NAP_S / SLOTS)))
     return writer.start()
 
 

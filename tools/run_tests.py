@@ -15,11 +15,12 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 EXPRESSIONS = "tests/integration/test_expressions_against_spark.py"
+CONNECTORS = "tests/integration/connectors"
 GROUPS = (
     ("core, expressions", ("tests/unit", "tests/property", "tests/simulation", EXPRESSIONS)),
     ("differential", ("tests/differential",)),
-    ("Spark", ("tests/integration", f"--ignore={EXPRESSIONS}")),
-    ("whole programs", ("tests/e2e",)),
+    ("Spark", ("tests/integration", f"--ignore={EXPRESSIONS}", f"--ignore={CONNECTORS}")),
+    ("whole programs, connectors", ("tests/e2e", CONNECTORS)),
 )
 COUNT = re.compile(r"(\d+) (passed|failed|errors?|skipped)")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tests.integration.connectors.kafka_order_kit import SCHEMA, Overlapping, assert_rising, numbered
 from tests.integration.connectors.kafka_sink_kit import HandSink, sink_node
-from tests.integration.connectors.test_kafka_cluster import SECONDS_MAX
+from tests.integration.connectors.test_kafka_cluster import SECONDS_MAX, commit_as_a_driver
 from tests.servers.kafka import Broker, kafka_broker, kafka_cluster
 
 from tidegate.connectors.kafka.columns import HEADERS
@@ -116,17 +116,23 @@ def test_a_broker_that_is_paused_and_asked_again_on_a_new_connection_keeps_the_o
 
 
 def test_a_broker_killed_in_the_middle_of_it_loses_doubles_and_reorders_nothing(tmp_path: Path) -> None:
-    """T75: batches of two checkpoints are sent again."""
+    """T75: batches of three checkpoints are on their way."""
     with kafka_broker(tmp_path / "broker", session_ms=2_000) as broker:
         topic = broker.topic(partitions=3)
         node = sink_node(broker, topic, pipeline=topic, schema=SCHEMA)
-        with closing(HandSink(node)) as hand, Overlapping(hand, PARTITIONS) as writing:
-            writing.go_on(5)
+        with closing(HandSink(node)) as hand:
+            hand.writer().write(numbered(0, 20_000, PARTITIONS))
+            prepared = hand.seal(1)
+            hand.writer().write(numbered(20_000, 40_000, PARTITIONS))
+            hand.writer()._spare.result(SECONDS_MAX)
             broker.kill()
-            writing.write(2_000)
+            hand.writer().write(numbered(40_000, 60_000, PARTITIONS))
+            prepared += hand.seal(2)
+            hand.writer().write(numbered(60_000, 80_000, PARTITIONS))
             broker.start()
-            writing.go_on(5)
-        assert_rising(broker, topic, [writing.count] * 3)
+            prepared += hand.prepare(3)
+            commit_as_a_driver(hand, prepared)
+        assert_rising(broker, topic, [80_000] * 3)
 
 
 @pytest.mark.soak

@@ -44,11 +44,13 @@ PER_SUBTASK = CHECKPOINTS * BATCHES * ROWS
 ALL = {f"s{subtask}": list(range(PER_SUBTASK)) for subtask in range(SUBTASKS)}
 
 
-def sink_of(form: str, *, payload: bytes = b"", mode: OutputMode = OutputMode.APPEND, **options: str) -> Sink:
+def sink_of(
+    form: str, options: dict[str, str] | None = None, *, payload: bytes = b"", mode: OutputMode = OutputMode.APPEND
+) -> Sink:
     return Sink(
         id=OperatorId("sink-0"),
         format=form,
-        options={"tidegate.pipeline": "p1"} | {name.replace("__", "."): value for name, value in options.items()},
+        options={"tidegate.pipeline": "p1"} | (options or {}),
         columns=tuple((field.name, field.name) for field in SCHEMA),
         schema=SCHEMA,
         mode=mode,
@@ -111,7 +113,8 @@ def test_every_line_of_the_table_names_its_test() -> None:
 @pytest.mark.parametrize("options", [{}, {"maxRecordsPerFile": "70"}, {"mergeSmallFiles": "0"}], ids=str)
 def test_files_hold_the_rows_of_a_subtask_in_order(tmp_path: Path, form: str, options: dict[str, str]) -> None:
     """T75"""
-    sink = sink_of(form, path=str(tmp_path / "out"), **options, **({"header": "true"} if form == "csv" else {}))
+    header = {"header": "true"} if form == "csv" else {}
+    sink = sink_of(form, {"path": str(tmp_path / "out")} | options | header)
     run(RealConnectors(), sink, RealConnectors().committer(sink))
     read = {"parquet": pl.read_parquet, "json": pl.read_ndjson, "csv": pl.read_csv}[form]
     assert_rising_in_each_file([read(path) for path in sorted((tmp_path / "out").glob("part-*"))])
@@ -121,7 +124,7 @@ def test_files_hold_the_rows_of_a_subtask_in_order(tmp_path: Path, form: str, op
 def test_files_of_tables_hold_the_rows_of_a_subtask_in_order(tmp_path: Path, kind: Any) -> None:
     """T75"""
     table = kind(tmp_path)
-    sink = sink_of(table.format, **{name.replace(".", "__"): value for name, value in table.options.items()})
+    sink = sink_of(table.format, table.options)
     run(RealConnectors(), sink, RealConnectors().committer(sink))
     assert_rising_in_each_file([pl.read_parquet(path) for path in sorted(table.root.rglob("part-*.parquet"))])
 
@@ -129,7 +132,7 @@ def test_files_of_tables_hold_the_rows_of_a_subtask_in_order(tmp_path: Path, kin
 def test_in_postgres_the_last_row_of_a_key_wins(postgres: Server) -> None:
     """T75: within a batch, a checkpoint, and from one checkpoint to the next."""
     url = postgres.database()
-    sink = sink_of("postgres", mode=OutputMode.UPDATE, url=url, dbtable="out", keys="k")
+    sink = sink_of("postgres", {"url": url, "dbtable": "out", "keys": "k"}, mode=OutputMode.UPDATE)
     run(RealConnectors(), sink, RealConnectors().committer(sink))
     assert sorted(postgres.query(url, "SELECT k, n FROM out")) == [(key, PER_SUBTASK - 1) for key in ALL]
 
@@ -144,7 +147,7 @@ def test_memory_holds_the_rows_of_a_subtask_in_order() -> None:
 
 def test_the_console_shows_the_rows_of_a_subtask_in_order() -> None:
     """T75"""
-    sink, out = sink_of("console", numRows="1000"), io.StringIO()
+    sink, out = sink_of("console", {"numRows": "1000"}), io.StringIO()
     run(RealConnectors(), sink, ConsoleCommitter(sink, out))
     cells = (line.strip("|").split("|") for line in out.getvalue().splitlines() if line.strip("| ").startswith("s"))
     assert by_subtask((key.strip(), int(number)) for key, number in cells) == ALL
