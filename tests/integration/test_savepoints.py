@@ -33,16 +33,27 @@ def started() -> Iterator[list]:
         query.stop()
 
 
-def fares(trips: DataFrame) -> DataFrame:
-    windows = trips.withWatermark("ts", "2 seconds").groupBy(F.window("ts", "10 seconds"), "station")
+def fares(trips: DataFrame, delay: str = "2 seconds") -> DataFrame:
+    windows = trips.withWatermark("ts", delay).groupBy(F.window("ts", "10 seconds"), "station")
     return windows.agg(F.count("*").alias("trips"), F.sum("fare").alias("fare")).select(
         F.col("window.start").alias("start"), "station", "trips", "fare"
     )
 
 
-def start(spark: SparkSession, folder: Path, location: str, started: list, *, end: bool = False, **options: str):
+def start(
+    spark: SparkSession,
+    folder: Path,
+    location: str,
+    started: list,
+    *,
+    end: bool = False,
+    delay: str = "2 seconds",
+    **options: str,
+):
     trips = spark.readStream.schema(SCHEMA).parquet(str(folder / "in"))
-    writer = tidegate.writeStream(fares(trips)).format("parquet").option("checkpointLocation", str(folder / location))
+    writer = (
+        tidegate.writeStream(fares(trips, delay)).format("parquet").option("checkpointLocation", str(folder / location))
+    )
     # No slot counts as idle: how many windows are closed depends on the rows alone, not on when a test looks.
     writer = writer.options(atEnd="drain", idleTimeout="1 hour", **options).trigger(checkpoint="300 ms")
     if end:
@@ -133,7 +144,7 @@ def test_a_damaged_chunk_ends_the_query_by_name_and_its_copy_lets_it_go_on(
     """T13: found by the slot that needs it; no restart can help, so none is tried."""
     for number in FIRST:
         add_trips(tmp_path / "in", number, rows=40_000)
-    query = start(spark, tmp_path, "here", started)
+    query = start(spark, tmp_path, "here", started, delay="1 day")
     query.processAllAvailable()
     query.stop()
     chunks = [path for path in (tmp_path / "here" / "state").rglob("*") if path.is_file()]
@@ -141,12 +152,12 @@ def test_a_damaged_chunk_ends_the_query_by_name_and_its_copy_lets_it_go_on(
     good = {path: path.read_bytes() for path in chunks}
     for path, data in good.items():
         path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
-    damaged = start(spark, tmp_path, "here", started, end=True)
+    damaged = start(spark, tmp_path, "here", started, end=True, delay="1 day")
     with pytest.raises(TidegateError, match="state/") as ended:
         damaged.awaitTermination(180)
     assert ended.value.code == "CORRUPT_SNAPSHOT" and "onCorruptCheckpoint" in ended.value.hint
     assert [one.attempt for one in damaged.recoveries] == [2], "the failure of the one attempt there was"
     for path, data in good.items():
         path.write_bytes(data)
-    start(spark, tmp_path, "here", started, end=True).awaitTermination(180)
+    start(spark, tmp_path, "here", started, end=True, delay="1 day").awaitTermination(180)
     assert_same_rows(output(spark, tmp_path), batch(spark, tmp_path))
