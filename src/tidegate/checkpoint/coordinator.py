@@ -163,22 +163,7 @@ def farewell(plan: CheckpointPlan, run: Running, now_ms: int) -> tuple[Effect, .
 
 
 def discovered(plan: CheckpointPlan, run: Running, event: ev.SplitsDiscovered) -> Running:
-    return _granted(
-        plan,
-        _with_source(
-            run,
-            event.operator,
-            lambda source: source.on_discovered(
-                event.splits,
-                event.state,
-                bounded=event.bounded,
-                endless=event.endless,
-                ordered=event.ordered,
-                found=event.found,
-                complete=event.complete,
-            ),
-        ),
-    )
+    return _granted(plan, _with_source(run, event.operator, lambda source: source.on_looked(event)))
 
 
 def begin(run: Running, now_ms: int) -> Turn:

@@ -109,12 +109,7 @@ def prepare(plan: CheckpointPlan, session: Session, attempt: Attempt, choice: Ch
         base=choice.manifest,
         next_checkpoint=max(choice.next_checkpoint, session.next_checkpoint),
         trigger=trigger.Trigger(0),
-        sources=tuple(
-            sources.restored(states[operator], plan.parallelism, plan.delay_us_of(operator), lags=plan.only_judges)
-            if operator in states
-            else sources.fresh(operator, plan.parallelism, plan.delay_us_of(operator), lags=plan.only_judges)
-            for operator in plan.sources
-        ),
+        sources=tuple(sources.at_start(plan, operator, states.get(operator)) for operator in plan.sources),
         retention=retention.from_lineage(choice.lineage, choice.garbage),
         restarts=session.restarts,
     )

@@ -12,8 +12,10 @@ from dataclasses import dataclass, field, replace
 import msgspec
 
 from tidegate.checkpoint.cohorts import Cohorts, restored_cohorts
+from tidegate.checkpoint.events import SplitsDiscovered
 from tidegate.checkpoint.intervals import Intervals, add_numbers, contains
 from tidegate.checkpoint.manifest import SourceState
+from tidegate.checkpoint.plan import CheckpointPlan
 from tidegate.checkpoint.shares import Share
 from tidegate.model.elements import WATERMARK_MIN_US
 from tidegate.model.ids import Attempt, OperatorId, SlotIndex
@@ -134,6 +136,18 @@ class SplitAssigner:
             ordered=self.ordered or ordered,
             cohorts=cohorts,
             complete=complete,
+        )
+
+    def on_looked(self, event: SplitsDiscovered) -> SplitAssigner:
+        """``on_discovered`` with what the event says."""
+        return self.on_discovered(
+            event.splits,
+            event.state,
+            bounded=event.bounded,
+            endless=event.endless,
+            ordered=event.ordered,
+            found=event.found,
+            complete=event.complete,
         )
 
     def on_wanted(self, message: SplitsWanted) -> SplitAssigner:
@@ -284,3 +298,11 @@ def restored(state: SourceState, parallelism: int, delay_us: int | None = None, 
         cohorts=cohorts,
         followed=cohorts.start,
     )
+
+
+def at_start(plan: CheckpointPlan, operator: OperatorId, state: SourceState | None) -> SplitAssigner:
+    """The source as an attempt begins with it; ``state``: of the checkpoint that is restored, if it knows the source."""
+    delay_us, lags = plan.delay_us_of(operator), plan.only_judges
+    if state is None:
+        return fresh(operator, plan.parallelism, delay_us, lags=lags)
+    return restored(state, plan.parallelism, delay_us, lags=lags)

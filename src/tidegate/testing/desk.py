@@ -12,7 +12,7 @@ from tidegate.checkpoint.events import SplitsDiscovered
 from tidegate.checkpoint.granting import granted
 from tidegate.checkpoint.manifest import SourceState
 from tidegate.checkpoint.plan import CheckpointPlan
-from tidegate.checkpoint.sources import fresh, restored
+from tidegate.checkpoint.sources import at_start
 from tidegate.model.ids import Attempt, OperatorId
 from tidegate.model.messages import AssignSplits, SourceTime, SplitsWanted
 from tidegate.model.snapshot import OperatorSnapshot
@@ -40,12 +40,7 @@ class SourceDesk:
         interval_ms, bounded = plan.config.discovery_interval_ms, plan.config.bounded
         self._rounds = [Rounds(watches, attempt, interval_ms, bounded=bounded) for watches in together.values()]
         self._posted: deque[SplitsDiscovered] = deque()
-        self._assigners = {
-            name: restored(states[name], plan.parallelism, plan.delay_us_of(name), lags=plan.only_judges)
-            if name in states
-            else fresh(name, plan.parallelism, plan.delay_us_of(name), lags=plan.only_judges)
-            for name in enumerators
-        }
+        self._assigners = {name: at_start(plan, name, states.get(name)) for name in enumerators}
 
     def actions(self, now_ms: float) -> Iterable[Callable[[float], tuple[AssignSplits, ...]]]:
         """What may happen now. Each gives the messages to readers that follow from it."""
@@ -93,15 +88,7 @@ class SourceDesk:
     def _hear(self, now_ms: float) -> tuple[AssignSplits, ...]:
         event = self._posted.popleft()
         self.looks.append(event)
-        self._assigners[event.operator] = self._assigners[event.operator].on_discovered(
-            event.splits,
-            event.state,
-            bounded=event.bounded,
-            endless=event.endless,
-            ordered=event.ordered,
-            found=event.found,
-            complete=event.complete,
-        )
+        self._assigners[event.operator] = self._assigners[event.operator].on_looked(event)
         return self._assign(now_ms)
 
     def _assign(self, now_ms: float) -> tuple[AssignSplits, ...]:
