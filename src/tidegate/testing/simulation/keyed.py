@@ -165,19 +165,24 @@ def limited(of: Relation, chance: random.Random) -> SimulatedQuery:
     return SimulatedQuery("limit", sink(project(limit, {"one": (long(1), LONG)})), answer)
 
 
+def near_in_time(left: Relation, right: Relation, apart_us: int) -> Call:
+    """Times of the two rows are at most that far apart."""
+    later = Call("subtract", (micros(right.column("ts")), micros(left.column("ts"))), LONG)
+    return Call(
+        "and",
+        (
+            Call("greaterthanorequal", (later, long(-apart_us)), BOOLEAN),
+            Call("lessthanorequal", (later, long(apart_us)), BOOLEAN),
+        ),
+        BOOLEAN,
+    )
+
+
 def joined_streams(names: Names, left: Relation, right: Relation, chance: random.Random) -> SimulatedQuery:
     """Rows of equal keys and about the same time. A left row whose partner came late may leave alone: left rows are counted then."""
     del names
     kind = chance.choice((StreamJoinKind.INNER, StreamJoinKind.INNER, StreamJoinKind.LEFT, StreamJoinKind.SEMI))
-    later = Call("subtract", (micros(right.column("ts")), micros(left.column("ts"))), LONG)
-    near = Call(
-        "and",
-        (
-            Call("greaterthanorequal", (later, long(-APART_US)), BOOLEAN),
-            Call("lessthanorequal", (later, long(APART_US)), BOOLEAN),
-        ),
-        BOOLEAN,
-    )
+    near = near_in_time(left, right, APART_US)
     join = StreamJoin(
         id=OperatorId("join-0"),
         kind=kind,

@@ -21,6 +21,7 @@ from tidegate.plan.relational import (
     Scan,
     Union,
 )
+from tidegate.testing.simulation.keyed import near_in_time
 from tidegate.testing.simulation.positions import ALL
 from tidegate.testing.simulation.query import Read, SimulatedQuery, sink
 from tidegate.testing.simulation.relations import COLUMNS, Names, Relation, long, micros, moment, project, window_end
@@ -202,15 +203,7 @@ def _joined(left: Relation, right: Relation, world: TimedWorld) -> Plan:
     if world.scripts[1].delay_us is None:
         return _window_join(left, right)
     left, right = _with_time(left), _with_time(right)
-    later = Call("subtract", (micros(right.column("ts")), micros(left.column("ts"))), LONG)
-    near = Call(
-        "and",
-        (
-            Call("greaterthanorequal", (later, long(-APART_US)), BOOLEAN),
-            Call("lessthanorequal", (later, long(APART_US)), BOOLEAN),
-        ),
-        BOOLEAN,
-    )
+    near = near_in_time(left, right, APART_US)
     sides = [
         JoinSide(
             keys=(one.column("key").name,),
