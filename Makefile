@@ -48,7 +48,7 @@ cost: setup  ## what checkpoints cost: a gigabyte of state, CPU per row, a slow 
 	@$(PY) -m benchmarks.many_slots
 
 simulate: setup  ## the protocol under faults: SEEDS=500 runs, or one with SEED=n
-	@$(PY) -m tidegate.testing.simulation $(if $(SEED),--seed $(SEED),--seeds $(SEEDS)) $(if $(EVENT_TIME),--event-time)
+	@$(PY) -m tidegate.testing.simulation $(if $(SEED),--seed $(SEED),--seeds $(SEEDS)) $(if $(EVENT_TIME),--event-time) $(if $(THEME),--theme)
 
 fuzz: SEEDS = 2000
 fuzz: setup  ## random queries against Spark batch, killed and rescaled on the way: SEEDS=2000, or one with SEED=n

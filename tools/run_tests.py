@@ -16,9 +16,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 EXPRESSIONS = "tests/integration/test_expressions_against_spark.py"
 CONNECTORS = "tests/integration/connectors"
+MUTANTS = "tests/simulation/test_mutants.py"
 GROUPS = (
-    ("core, expressions", ("tests/unit", "tests/property", "tests/simulation", EXPRESSIONS)),
-    ("differential", ("tests/differential",)),
+    ("core, expressions", ("tests/unit", "tests/property", "tests/simulation", f"--ignore={MUTANTS}", EXPRESSIONS)),
+    ("differential, mutants", ("tests/differential", MUTANTS)),
     ("Spark", ("tests/integration", f"--ignore={EXPRESSIONS}", f"--ignore={CONNECTORS}")),
     ("whole programs, connectors", ("tests/e2e", CONNECTORS)),
 )

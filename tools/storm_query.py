@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from storm_driver import FOLDER, NAME, SILENCE, difference, put, put_result, run_to_end
 
 import tidegate
-from tidegate.api import launch
+from tidegate.api import preparing
 from tidegate.checkpoint import storing
 from tidegate.checkpoint.effects import StoreManifest
 from tidegate.checkpoint.plan import without
@@ -33,8 +33,8 @@ SKEWED_ROWS, NAP_S, NAP_EVERY = 100, 1.5, 30
 def main() -> int:
     work = json.loads((FOLDER / "work.json").read_text())
     if work["harm"] == "look":
-        plan_of = launch.plan_of
-        launch.plan_of = lambda *args: replace(plan_of(*args), rules=without(1))
+        plan_of = preparing.plan_of
+        preparing.plan_of = lambda *args: replace(plan_of(*args), rules=without(1))
     if work["gates"]:
         plant_gates()
     spark = local_session("tidegate-storm", cores=4)

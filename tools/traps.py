@@ -107,18 +107,9 @@ TRAPS: dict[int, str] = {
     87: "The second query of an application waits for resources that the first one holds for ever",
     88: "Fixed costs per turn, wake-up and poll: a nearly idle stream burns cores",
 }
-_NUMBERS = "numbers that are used once and copies that are recognised are not built yet"
 _STRANGERS = "what comes from outside is not mutated as a whole yet"
 NOT_BUILT: dict[int, str] = {
-    73: _NUMBERS,
-    74: _NUMBERS,
-    76: _NUMBERS,
-    77: _NUMBERS,
-    78: _NUMBERS,
-    80: "merges are tested, but not under this name",
     81: _STRANGERS,
-    82: _STRANGERS,
-    83: _STRANGERS,
     84: _STRANGERS,
     87: "slots belong to one query so far",
     88: "measured by no benchmark so far",

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tidegate.api.job import Job, StreamingJob
     from tidegate.api.query import StreamingQuery
     from tidegate.api.writer import DataStreamWriter, writeStream
+    from tidegate.connectors.current_batch import batch
     from tidegate.model import errors
     from tidegate.spark.session import local_session
 
@@ -25,6 +26,7 @@ __all__ = [
     "StreamingJob",
     "StreamingQuery",
     "__version__",
+    "batch",
     "checkpoint_history",
     "errors",
     "local_session",
@@ -36,6 +38,7 @@ _HOMES = {
     "Job": "tidegate.api.job",
     "StreamingJob": "tidegate.api.job",
     "StreamingQuery": "tidegate.api.query",
+    "batch": "tidegate.connectors.current_batch",
     "checkpoint_history": "tidegate.api.history",
     "local_session": "tidegate.spark.session",
     "writeStream": "tidegate.api.writer",

@@ -55,3 +55,19 @@ def test_a_query_reads_what_the_log_names_and_writes_it_as_text(spark: SparkSess
     assert query.awaitTermination(180)
     expected = rows.selectExpr("concat_ws(':', s, n) AS value")
     assert assert_same_rows(spark.read.text(str(tmp_path / "lines")), expected) == 20
+
+
+def test_an_option_at_its_default_is_never_refused(spark: SparkSession, tmp_path: Path) -> None:
+    """PySpark's ``text(path)`` says ``wholetext`` by itself; a program may spell out others."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.txt").write_text("one\ntwo\n")
+    lines = spark.readStream.option("multiLine", "false").option("cleanSource", "off").text(str(tmp_path / "in"))
+    query = (
+        tidegate.writeStream(lines)
+        .format("text")
+        .option("checkpointLocation", str(tmp_path / "checkpoints"))
+        .trigger(availableNow=True)
+        .start(str(tmp_path / "out"))
+    )
+    assert query.awaitTermination(180)
+    assert_same_rows(spark.read.text(str(tmp_path / "out")), spark.read.text(str(tmp_path / "in")))

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import sqlite3
+from collections import Counter
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -41,11 +44,13 @@ class Shop:
     def orders(self) -> DataFrame:
         return self.spark.readStream.schema(SCHEMA).json(self.orders_path)
 
-    def run(self, page: str, **names: Any) -> None:
-        (example,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/connectors" / page).read_text(), re.DOTALL)
+    def run(self, page: str, example: int = 0, **names: Any) -> dict[str, Any]:
+        """What the example has defined."""
+        examples = re.findall(r"```python\n(.*?)```", (ROOT / "docs/connectors" / page).read_text(), re.DOTALL)
         # Classes of a notebook or a script live in __main__, and travel by value.
         known = {"__name__": "__main__", "spark": self.spark, "orders": self.orders(), **self.names, **names}
-        exec(compile(example, page, "exec"), known)
+        exec(compile(examples[example], page, "exec"), known)
+        return known
 
 
 @pytest.fixture
@@ -72,6 +77,53 @@ def test_the_example_of_the_foreach_batch_page_writes_every_row_once(shop: Shop,
         written = spark.read.parquet(shop.names["output"])
         assert assert_same_rows(written.select("customer", "amount"), shop.sold()) == 50 * (run + 1)
         assert written.select("batch").distinct().count() >= run + 1
+
+
+def test_the_recipe_of_the_foreach_batch_page_is_right_over_repetitions_savepoints_and_forks(
+    shop: Shop, tmp_path: Path
+) -> None:
+    """T76: run, savepoint, run on; a second location goes on from the savepoint into the same target, which skips what it has noted."""
+    database, saved = tmp_path / "target.db", str(tmp_path / "saved")
+    shop.sell(50)
+    save = shop.run("foreach-batch.md", example=1, database=database)["save"]
+    calls: list[tuple[str, int]] = []
+
+    def watched(batch: DataFrame, batch_id: int) -> None:
+        save(batch, batch_id)
+        calls.append((tidegate.batch().name, batch_id))
+        if len(calls) > 1 and calls[-1][0] != calls[-2][0]:
+            raise ValueError("the target has the rows, and the answer is lost")
+
+    def start(location: str, **options: str) -> Any:
+        writer = tidegate.writeStream(shop.orders()).foreachBatch(watched).trigger(checkpoint="300 ms")
+        return writer.option("checkpointLocation", str(tmp_path / location)).options(**options).start()
+
+    def written() -> Counter[int]:
+        with closing(sqlite3.connect(database)) as target:
+            return Counter(amount for (amount,) in target.execute("SELECT amount FROM orders"))
+
+    first = start("first")
+    while_active(first, lambda: len(written()) == 50, "the first fifty")
+    first.savepoint(saved)
+    shop.sell(50)
+    while_active(first, lambda: len(written()) == 100, "the second fifty")
+    first.stop()
+    assert {batch for _, batch in calls} == set(range(len(set(calls))))
+    assert written() == Counter(range(100))
+
+    second = start("second", startFrom=saved)
+    with pytest.raises(UserCodeFailed, match="the answer is lost"):
+        second.awaitTermination(180)
+    shop.sell(50)
+    second = start("second")
+    while_active(second, lambda: len(written()) == 150, "the third fifty")
+    second.stop()
+    names = list(dict.fromkeys(name for name, _ in calls))
+    of_second = [batch for name, batch in calls if name == names[1]]
+    assert len(names) == 2 and of_second[:2] == [0, 0], "another name, ids from 0, and the call that raised is repeated"
+    assert set(of_second) & {batch for name, batch in calls if name == names[0]}, "a target that goes by ids would skip"
+    # Both have gone on from the savepoint, so what follows it is there from both: each batch once, and none is missing.
+    assert written() == Counter({n: 2 if 50 <= n < 100 else 1 for n in range(150)})
 
 
 def test_the_function_runs_its_jobs_while_the_slots_run_on(shop: Shop, spark: SparkSession) -> None:

@@ -33,13 +33,13 @@ def numbers(tmp_path: Path) -> Path:
     return folder
 
 
-def start(df: DataFrame, folder: Path, **options: object) -> Any:
+def start(df: DataFrame, folder: Path, *, available_now: bool = True, **options: object) -> Any:
     return (
         tidegate.writeStream(df)
         .format("parquet")
         .option("checkpointLocation", str(folder / "checkpoints"))
         .options(**options)
-        .trigger(availableNow=True, checkpoint="50 milliseconds")
+        .trigger(availableNow=available_now or None, checkpoint="50 milliseconds")
         .start(str(folder / "out"))
     )
 
@@ -148,14 +148,30 @@ def test_a_column_that_a_file_lacks_is_null_as_in_spark(spark, tmp_path):
     assert_same_rows(spark.read.parquet(str(tmp_path / "out")), spark.read.schema(schema).parquet(str(trips)))
 
 
-def test_a_source_directory_that_disappears_is_one_clear_error(spark: SparkSession, tmp_path):
+def test_a_source_directory_that_is_gone_at_the_start_is_refused(spark: SparkSession, tmp_path):
     trips = tmp_path / "trips"
     trips.mkdir()
     stream = spark.readStream.schema(SCHEMA).parquet(str(trips))
     trips.rmdir()
-    error = failure_of(start(stream, tmp_path))
-    assert isinstance(error, InvalidQuery)
-    assert str(trips) in error.message and "does not exist" in error.message and error.hint
+    with pytest.raises(InvalidQuery, match="does not exist") as refused:
+        start(stream, tmp_path)
+    assert str(trips) in refused.value.message and refused.value.hint
+
+
+def test_a_source_directory_that_goes_away_is_empty_until_it_is_there_again(spark: SparkSession, tmp_path):
+    trips = tmp_path / "trips"
+    add_trips(trips, 0, rows=10)
+    query = start(spark.readStream.schema(SCHEMA).parquet(str(trips)), tmp_path, available_now=False)
+    query.processAllAvailable()
+    trips.rename(tmp_path / "elsewhere")
+    query.processAllAvailable()
+    add_trips(trips, 1, rows=10)
+    query.processAllAvailable()
+    query.stop()
+    assert query.exception() is None
+    whole = spark.read.schema(SCHEMA).parquet(str(trips), str(tmp_path / "elsewhere"))
+    assert whole.count() == 20
+    assert_same_rows(spark.read.parquet(str(tmp_path / "out")), whole)
 
 
 FORBIDDEN = """

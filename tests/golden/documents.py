@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import base64
 import importlib
-from collections.abc import Iterator
+import zlib
 from typing import Any
 
 import msgspec
+from tests.golden import schema
+from tests.golden.names import names
+from tests.golden.samples import every_kind_of_column, sample
 
 from tidegate.checkpoint import manifest as m
 from tidegate.checkpoint.savepoint import Savepoint
 from tidegate.connectors.files import splits as files
+from tidegate.connectors.foreach_batch.parts import BatchPart, decode_rows, encode_rows
 from tidegate.connectors.kafka import splits as kafka
+from tidegate.model.batch_ids import BatchIds, Numbering
 from tidegate.model.elements import CheckpointKind
-from tidegate.model.ids import Attempt, CheckpointId, OperatorId, PipelineId, SlotIndex
+from tidegate.model.ids import Attempt, BatchId, CheckpointId, OperatorId, PipelineId, SlotIndex
 from tidegate.model.shape import StateShape
 from tidegate.model.snapshot import (
     ChunkHandle,
@@ -22,37 +27,16 @@ from tidegate.model.snapshot import (
     InFlight,
     KeyGroupRange,
     OperatorSnapshot,
+    Published,
     Split,
     SplitPosition,
 )
+from tidegate.state.codec import decode_chunk, encode_chunk
 
-PACKAGES = [
-    "checkpoint.savepoint",
-    "connectors.collected",
-    "connectors.delta.files",
-    "connectors.files.splits",
-    "connectors.files.staging",
-    "connectors.fixed_splits",
-    "connectors.foreach_batch.parts",
-    "connectors.iceberg.files",
-    "connectors.kafka.names",
-    "connectors.kafka.splits",
-    "connectors.nexmark.source",
-    "connectors.postgres.names",
-    "connectors.python_sink.sink",
-    "connectors.python_source.enumerator",
-    "connectors.python_source.splits",
-    "connectors.rate.source",
-    "eventtime.generator",
-    "operators.horizon",
-    "operators.limit",
-    "operators.source",
-    "operators.stateful_process",
-    "operators.stream_join",
-    "runtime.stage_time",
-    "spark.history",
-]
-"""Where stored documents are defined, beside ``checkpoint.manifest``."""
+RENAMED = {
+    "tidegate.connectors.python_sink.sink:MessageToCommit": "tidegate.connectors.python_sink.sink:PickledMessage",
+}
+"""Classes that have another name today. Entries of later versions name formats, which never change."""
 
 
 def made() -> dict[str, dict[str, Any]]:
@@ -60,23 +44,40 @@ def made() -> dict[str, dict[str, Any]]:
 
 
 def kinds() -> frozenset[str]:
-    """Everything that is stored, as an entry names its type."""
-    by_hand = (m.Manifest, m.Claim, m.Restored, m.Committed, m.PipelineDocument, Savepoint)
-    return frozenset(map(_name, (*by_hand, *(kind for _, kind in _kinds()))))
+    """Every format that is stored."""
+    return frozenset(map(schema.name_of, schema.roots()))
 
 
 def decoded(entry: dict[str, Any]) -> Any:
     """By the imported version; ``entry`` as another one wrote it."""
     data = base64.b64decode(entry["data"])
-    module, _, name = entry["type"].partition(":")
-    kind = getattr(importlib.import_module(module), name)
     match entry["how"]:
         case "pipeline":
             return m.decode_pipeline(data)
         case "document":
-            return m.decode(kind, entry["type"], data)
+            return m.decode(kind_of(entry), entry.get("format") or entry["type"], data)
+        case "chunk":
+            return decode_chunk(data, "golden").to_dicts()
+        case "batch":
+            part = BatchPart(key="", rows=2, size_bytes=len(data), checksum=zlib.crc32(data))
+            return decode_rows(part, data).to_dicts()
+        case "names":
+            return names()
         case _:
-            return msgspec.msgpack.decode(data, type=kind)
+            return msgspec.msgpack.decode(data, type=kind_of(entry))
+
+
+def kind_of(entry: dict[str, Any]) -> type[msgspec.Struct]:
+    """What such a document is decoded as."""
+    if "format" in entry:
+        return next(kind for kind in schema.roots() if schema.name_of(kind) == entry["format"])
+    module, _, name = RENAMED.get(entry["type"], entry["type"]).partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+def format_of(entry: dict[str, Any]) -> str | None:
+    """None: it is no document, and has a version of its own or none."""
+    return schema.name_of(kind_of(entry)) if "format" in entry or "type" in entry else None
 
 
 def plain(value: Any) -> Any:
@@ -84,9 +85,12 @@ def plain(value: Any) -> Any:
 
 
 def _entry(how: str, value: Any) -> dict[str, Any]:
-    encode = {"pipeline": m.encode_pipeline, "document": m.encode, "msgpack": msgspec.msgpack.encode}[how]
+    encode = {"pipeline": m.encode_pipeline, "document": m.encode, "msgpack": msgspec.msgpack.encode}.get(how)
+    if encode is None:
+        entry = {"how": how, "data": base64.b64encode(value).decode()}
+        return {**entry, "says": plain(decoded(entry))}
     data = base64.b64encode(encode(value)).decode()
-    return {"type": _name(type(value)), "how": how, "data": data, "says": plain(value)}
+    return {"format": schema.name_of(type(value)), "how": how, "data": data, "says": plain(value)}
 
 
 def _written() -> dict[str, tuple[str, Any]]:
@@ -102,6 +106,12 @@ def _written() -> dict[str, tuple[str, Any]]:
         ),
         "claim": ("document", m.Claim(attempt=Attempt(2), process="p-1")),
         "restored": ("document", m.Restored(attempt=Attempt(2), checkpoint=(one, Attempt(1)))),
+        "restored-older": (
+            "document",
+            m.Restored(
+                attempt=Attempt(4), checkpoint=(one, Attempt(2)), accepted=(Published(Attempt(3), two),), batches_lost=5
+            ),
+        ),
         "restored-nothing": ("document", m.Restored(attempt=Attempt(1))),
         "committed": ("document", m.Committed(checkpoint=two, attempt=Attempt(2))),
         "manifest-empty": (
@@ -109,7 +119,11 @@ def _written() -> dict[str, tuple[str, Any]]:
             m.Manifest(pipeline=pipeline, checkpoint=one, attempt=Attempt(1), max_parallelism=8),
         ),
         "manifest": ("document", _manifest(pipeline, one, two)),
+        "manifest-every-field": ("document", _manifest_with_every_field(pipeline)),
         "savepoint": ("document", _savepoint(_manifest(pipeline, one, two))),
+        "chunk": ("chunk", encode_chunk(every_kind_of_column())),
+        "rows-of-a-batch": ("batch", encode_rows(every_kind_of_column())),
+        "names": ("names", b""),
         "known-files-sealed": (
             "msgpack",
             files.KnownFiles(segments=(files.seal([_file(0), _file(1)]),), newest=(_file(2), _file(3))),
@@ -225,58 +239,61 @@ def _manifest(pipeline: PipelineId, before: CheckpointId, checkpoint: Checkpoint
     )
 
 
+def _manifest_with_every_field(pipeline: PipelineId) -> m.Manifest:
+    """No field has the value that it would have if it were not read."""
+    source, sink = OperatorId("source-json_in"), OperatorId("sink-parquet")
+    checkpoint, attempt, slot = CheckpointId(9), Attempt(3), SlotIndex(1)
+    chunk = ChunkHandle(
+        name="sink-parquet.inputs/000003-00001-000009-4",
+        groups=KeyGroupRange(3, 5),
+        rows=2,
+        size_bytes=4,
+        checksum=7,
+        data=b"rows",
+    )
+    late = Split(number=6, payload=b"6", earliest_us=1_000, cut=True)
+    return m.Manifest(
+        pipeline=pipeline,
+        checkpoint=checkpoint,
+        attempt=attempt,
+        parent=(CheckpointId(8), Attempt(2)),
+        kind=CheckpointKind.SAVEPOINT,
+        drained=True,
+        max_parallelism=8,
+        parallelism=2,
+        written=(m.Written(sink, attempt, checkpoint),),
+        numbering=Numbering(sinks=(BatchIds(sink, BatchId(7), ((checkpoint, BatchId(6)),)),), floor=BatchId(4)),
+        operators=(
+            OperatorSnapshot(
+                operator=sink,
+                subtask=slot,
+                chunks=(msgspec.structs.replace(chunk, name="sink-parquet/000003-00001-000009-4"),),
+                value=b"value",
+                committables=(Committable(checkpoint=checkpoint, subtask=slot, number=2, payload=b"c"),),
+            ),
+            OperatorSnapshot(
+                operator=OperatorId("sink-parquet.inputs"),
+                subtask=slot,
+                in_flight=(InFlight(edge=2, source=slot, chunk=chunk),),
+            ),
+            OperatorSnapshot(operator=source, subtask=slot, value=b"quiet"),
+        ),
+        sources=(
+            m.SourceState(
+                operator=source,
+                enumerator=b"known",
+                done=(m.Interval(2, 4),),
+                open=(SplitPosition(split=late, position=b"at", largest_us=2_000),),
+                read_us=3_000,
+            ),
+        ),
+        stateful=(sink, OperatorId("sink-parquet.inputs"), source),
+        shapes=(StateShape(sink, (("format", "parquet"), ("place", "/data/out"))),),
+    )
+
+
 def _sampled() -> dict[str, tuple[str, Any]]:
     """One of every other kind, with a value in every field."""
-    return {
-        f"{package} {kind.__struct_config__.tag}": ("msgpack", _sample(msgspec.inspect.type_info(kind)))
-        for package, kind in _kinds()
-    }
-
-
-def _kinds() -> Iterator[tuple[str, type[msgspec.Struct]]]:
-    for package in PACKAGES:
-        module = importlib.import_module(f"tidegate.{package}")
-        for kind in vars(module).values():
-            if not (isinstance(kind, type) and issubclass(kind, msgspec.Struct)) or kind is Savepoint:
-                continue
-            if kind.__module__ == module.__name__ and kind.__struct_config__.tag is not None:
-                yield package, kind
-
-
-def _name(kind: type) -> str:
-    return f"{kind.__module__}:{kind.__name__}"
-
-
-def _sample(of: Any) -> Any:
-    info = msgspec.inspect
-    match of:
-        case info.IntType():
-            return 12
-        case info.FloatType():
-            return 1.5
-        case info.StrType():
-            return "word"
-        case info.BytesType():
-            return b"bytes"
-        case info.BoolType():
-            return True
-        case info.EnumType(cls=cls):
-            return next(iter(cls))
-        case info.LiteralType(values=values):
-            return values[0]
-        case info.UnionType(types=types):
-            return _sample(next(one for one in types if not isinstance(one, info.NoneType)))
-        case info.TupleType(item_types=types):
-            return tuple(map(_sample, types))
-        case info.VarTupleType(item_type=one):
-            return (_sample(one),)
-        case info.ListType(item_type=one):
-            return [_sample(one)]
-        case info.FrozenSetType(item_type=one):
-            return frozenset((_sample(one),))
-        case info.DictType(key_type=key, value_type=value):
-            return {_sample(key): _sample(value)}
-        case info.StructType(cls=cls, fields=fields):
-            return cls(**{field.name: _sample(field.type) for field in fields})
-        case _:
-            raise TypeError(f"no sample of {of}")
+    by_hand = (m.Manifest, m.Claim, m.Restored, m.Committed, m.PipelineDocument, Savepoint)
+    kinds = (kind for kind in schema.roots() if kind not in by_hand)
+    return {schema.name_of(kind): ("msgpack", sample(msgspec.inspect.type_info(kind))) for kind in kinds}

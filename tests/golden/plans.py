@@ -10,15 +10,19 @@ from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from tests.golden import users_code
 from tests.golden.world import PLACE
 
 from tidegate.catalyst.translate import SinkRequest, translate
+from tidegate.connectors import kafka
+from tidegate.connectors.nexmark import datasource as nexmark
 from tidegate.model.errors import InvalidQuery
 from tidegate.plan.explain import explain
 from tidegate.plan.relational import OutputMode
 from tidegate.plan.stages import build_graph
 
 _SCHEMA = "ts timestamp, k bigint, v bigint, s string, more array<bigint>"
+_SCHEMA_OF_FILES = "ts timestamp, k bigint, v bigint"
 
 
 class Streams:
@@ -32,6 +36,25 @@ class Streams:
 
     def timed(self, name: str = "a", delay: str = "5 seconds") -> DataFrame:
         return self(name).withWatermark("ts", delay)
+
+    def files(self, form: str) -> DataFrame:
+        directory = PLACE.with_name(f"{PLACE.name}-plans") / form
+        directory.mkdir(parents=True, exist_ok=True)
+        reader = self.spark.readStream.format(form)
+        return (reader if form == "text" else reader.schema(_SCHEMA_OF_FILES)).load(str(directory))
+
+    def kafka(self) -> DataFrame:
+        kafka.register(self.spark)
+        options = {"kafka.bootstrap.servers": "broker:9092", "subscribe": "in"}
+        return self.spark.readStream.format("tidegate-kafka").options(**options).load()
+
+    def nexmark(self) -> DataFrame:
+        nexmark.register(self.spark)
+        return self.spark.readStream.format("tidegate-nexmark").option("table", "bid").load()
+
+    def counter(self) -> DataFrame:
+        self.spark.dataSource.register(users_code.Counter)
+        return self.spark.readStream.format("golden-counter").option("rows", 10).load()
 
     def rates(self) -> DataFrame:
         return self.spark.readStream.format("rate").option("rowsPerSecond", 10).load()
@@ -144,17 +167,69 @@ PLANS: dict[str, Build] = {
     ),
     "column names that clash": lambda s: s.timed("a").join(s.timed("b"), "k").select("k"),
 }
-UPDATE = ("running total", "filter of the result")
+CONNECTED: dict[str, tuple[Build, SinkRequest]] = {
+    "csv to parquet": (lambda s: s.files("csv"), SinkRequest("parquet", {"path": "/data/out"})),
+    "parquet to csv, partitioned": (lambda s: s.files("parquet"), SinkRequest("csv", {"path": "/data/out"}, ("k",))),
+    "text to text": (
+        lambda s: s.files("text").selectExpr("upper(value) AS value"),
+        SinkRequest("text", {"path": "/o"}),
+    ),
+    "windows of parquet to json on S3": (
+        lambda s: by_window(s.files("parquet").withWatermark("ts", "5 seconds")),
+        SinkRequest("json", {"path": "s3a://bucket/out"}),
+    ),
+    "json to delta": (lambda s: s("a").select("k", "v"), SinkRequest("delta", {"path": "/data/table"})),
+    "json to iceberg": (lambda s: s("a").select("k", "v"), SinkRequest("iceberg", {"path": "db.t"})),
+    "kafka to kafka": (
+        lambda s: s.kafka().selectExpr("key", "upper(CAST(value AS string)) AS value"),
+        SinkRequest("kafka", {"topic": "out", "kafka.bootstrap.servers": "broker:9092"}),
+    ),
+    "windows of kafka": (
+        lambda s: (
+            s.kafka()
+            .withWatermark("timestamp", "5 seconds")
+            .groupBy(F.window("timestamp", "10 seconds"), "key")
+            .count()
+        ),
+        SinkRequest("noop"),
+    ),
+    "kafka and files": (
+        lambda s: s.kafka().selectExpr("CAST(CAST(value AS string) AS bigint) AS v").union(s("a").select("v")),
+        SinkRequest("memory"),
+    ),
+    "json to postgres": (
+        lambda s: s("a").select("k", "v"),
+        SinkRequest("postgres", {"url": "postgresql://host/db", "dbtable": "public.t"}),
+    ),
+    "running total to postgres": (
+        lambda s: s("a").groupBy("k").agg(F.sum("v").alias("total")),
+        SinkRequest("postgres", {"url": "postgresql://host/db", "dbtable": "t", "keys": "k"}),
+    ),
+    "nexmark to foreachBatch": (lambda s: s.nexmark(), SinkRequest("foreachbatch")),
+    "nexmark, windows": (
+        lambda s: (
+            s.nexmark().withWatermark("date_time", "4 seconds").groupBy(F.window("date_time", "10 seconds")).count()
+        ),
+        SinkRequest("console"),
+    ),
+    "python source to foreach": (lambda s: s.counter(), SinkRequest("foreach")),
+    "python source to itself": (lambda s: s.counter(), SinkRequest("golden-numbers", {"folder": "/data/out"})),
+    "rate to noop": (lambda s: s.rates().select("value"), SinkRequest("noop")),
+}
+"""From and into every connector; no server is asked."""
+UPDATE = ("running total", "filter of the result", "running total to postgres")
 
 
 def described(spark: SparkSession) -> dict[str, dict[str, Any]]:
-    return {name: _described(Streams(spark), name, build) for name, build in PLANS.items()}
+    streams = Streams(spark)
+    plain = {name: (build, SinkRequest("noop")) for name, build in PLANS.items()}
+    return {name: _described(streams, name, build, sink) for name, (build, sink) in {**plain, **CONNECTED}.items()}
 
 
-def _described(streams: Streams, name: str, build: Build) -> dict[str, Any]:
+def _described(streams: Streams, name: str, build: Build, sink: SinkRequest) -> dict[str, Any]:
     mode = OutputMode.UPDATE if name in UPDATE else OutputMode.APPEND
     try:
-        plan = translate(build(streams), mode=mode, sink=SinkRequest("noop")).plan
+        plan = translate(build(streams), mode=mode, sink=sink).plan
     except InvalidQuery as refused:
         return {"refused": refused.message}
     graph = build_graph(plan, parallelism=2, max_parallelism=128)

@@ -11,7 +11,7 @@ import json
 import shutil
 import tarfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -128,7 +128,7 @@ def comparable(rows: DataFrame) -> list[str]:
     return sorted(json.dumps(row.asDict(recursive=True), default=str, sort_keys=True) for row in rows.collect())
 
 
-def pack(target: Path, *parts: str) -> None:
+def pack(target: Path, *parts: str, below: Path = PLACE) -> None:
     def plain(entry: tarfile.TarInfo) -> tarfile.TarInfo:
         entry.uid = entry.gid = 0
         entry.uname = entry.gname = ""
@@ -136,11 +136,11 @@ def pack(target: Path, *parts: str) -> None:
 
     with tarfile.open(target, "w:xz") as archive:
         for part in parts:
-            archive.add(PLACE / part, part, filter=plain)
+            archive.add(below / part, part, filter=plain)
 
 
-def unpack(source: Path) -> None:
+def unpack(source: Path, write: Callable[[], None] = lambda: write_input(PLACE / "in")) -> None:
     """Into the place, beside the input that the location was read from."""
     with tarfile.open(source) as archive:
         archive.extractall(PLACE, filter="data")
-    write_input(PLACE / "in")
+    write()

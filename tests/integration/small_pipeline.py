@@ -20,7 +20,6 @@ from tidegate.checkpoint.lifecycle import step
 from tidegate.checkpoint.manifest import PipelineDocument
 from tidegate.checkpoint.phases import New, State
 from tidegate.checkpoint.plan import CheckpointPlan
-from tidegate.checkpoint.ports import BlobStore
 from tidegate.checkpoint.statistics import CheckpointReport, Outcome
 from tidegate.checkpoint.storing import StorageEffect, failure_of, perform
 from tidegate.model.config import QueryConfig
@@ -28,6 +27,7 @@ from tidegate.model.errors import TidegateError
 from tidegate.model.ids import Attempt, CheckpointId, OperatorId, PipelineId, SlotIndex, StageId, SubtaskId
 from tidegate.model.messages import CheckpointCommitted, SubtaskAcked, SubtaskDeclined, TriggerCheckpoint
 from tidegate.model.snapshot import ChunkHandle, Committable, KeyGroupRange, OperatorSnapshot, PhaseTimes
+from tidegate.ports.store import BlobStore
 from tidegate.spark.gang import TERMINAL
 from tidegate.spark.read_ahead import read_chunk
 from tidegate.state.codec import encode_chunk

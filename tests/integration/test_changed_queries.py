@@ -44,14 +44,20 @@ def windows(df: DataFrame, length: str = "70 seconds") -> DataFrame:
     return timed.groupBy(F.window("ts", length), "k").agg(F.count("*").alias("n"), F.max("v").alias("top"))
 
 
-def run(df: DataFrame, folder: Path, *, at_end: str = "keep", **options: object) -> tidegate.StreamingQuery:
+def writing(df: DataFrame, folder: Path, at_end: str = "keep", **options: object) -> tidegate.DataStreamWriter:
     writer = tidegate.writeStream(df).format("parquet").options(**{"parallelism": 2, "atEnd": at_end, **options})
-    writer = writer.option("checkpointLocation", str(folder / "ck")).trigger(
-        availableNow=True, checkpoint="200 milliseconds"
-    )
-    query = writer.start(str(folder / "out"))
+    writer = writer.option("checkpointLocation", str(folder / "ck")).option("path", str(folder / "out"))
+    return writer.trigger(availableNow=True, checkpoint="200 milliseconds")
+
+
+def run(df: DataFrame, folder: Path, *, at_end: str = "keep", **options: object) -> tidegate.StreamingQuery:
+    query = writing(df, folder, at_end, **options).start()
     assert query.awaitTermination(180)
     return query
+
+
+def contents(location: Path) -> dict[str, bytes]:
+    return {str(file.relative_to(location)): file.read_bytes() for file in location.rglob("*") if file.is_file()}
 
 
 def assert_equal(result: DataFrame, expected: DataFrame) -> None:
@@ -106,10 +112,20 @@ def test_a_query_that_means_something_else_is_refused_in_words_and_state_is_drop
     bids = stream(spark, source)
     run(windows(bids), tmp_path)
 
+    left = contents(tmp_path / "ck")
+
     def refused(df: DataFrame, **options: object) -> str:
+        """By ``check()``, and in the same words by ``start()`` itself."""
+        with pytest.raises(InvalidQuery) as checked:
+            writing(df, tmp_path, **options).check()
         with pytest.raises(InvalidQuery) as caught:
-            run(df, tmp_path, **options)
+            writing(df, tmp_path, **options).start()
+        assert str(caught.value) == str(checked.value)
+        assert contents(tmp_path / "ck") == left
         return str(caught.value)
+
+    writing(windows(bids), tmp_path).check()
+    assert contents(tmp_path / "ck") == left
 
     assert "window of 70 s over ts" in (text := refused(windows(bids, "10 seconds"))), text
     assert "→ window of 10 s over ts" in text

@@ -30,6 +30,8 @@ VARIATIONS = {
     "bursts",
     "late for a session",
     "one file per trigger in windows",
+    "bursts three files per trigger",
+    "restarts between bursts two files per trigger",
 }
 """Of what the other scenarios show: `make soak` runs them here."""
 

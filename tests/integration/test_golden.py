@@ -15,7 +15,7 @@ from tidegate.model.errors import InvalidQuery
 
 pytestmark = pytest.mark.spark
 GOLDEN = Path(__file__).parents[1] / "golden"
-APART = {"13a88b1": {"join with itself, filtered", "union with itself"}}
+APART = {"13a88b1": {"join with itself, filtered", "union with itself"}, "5aa351e": set[str]()}
 """Read one source once, with filters above the event time; now it is read twice. Locations are refused by name."""
 CHANGED = {
     "13a88b1": APART["13a88b1"]
@@ -36,10 +36,12 @@ CHANGED = {
         "sessions, filter above",
         "union below, filter above",
         "union below, filtered branch",
-    }
+    },
+    "5aa351e": set[str](),
 }
 """Explained otherwise."""
 VERSIONS = sorted(path.parent.name for path in GOLDEN.glob("*/plans.json"))
+GOES_ON = [(version, query) for version in VERSIONS for query in world.QUERIES] + [("5aa351e", "twice")]
 
 
 @pytest.fixture(scope="module")
@@ -67,8 +69,7 @@ def test_plans_are_explained_as_they_were(today: dict[str, Any], version: str) -
 
 
 @pytest.mark.parametrize("published", [True, False], ids=["published", "unpublished"])
-@pytest.mark.parametrize("query", world.QUERIES)
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize(("version", "query"), GOES_ON)
 def test_a_query_goes_on_from_a_location_of_an_earlier_version(
     spark: SparkSession, version: str, query: str, published: bool
 ) -> None:
@@ -81,7 +82,10 @@ def test_a_query_goes_on_from_a_location_of_an_earlier_version(
                 note.unlink()
         rows = world.rows_of(spark, streaming=True)
         writer = world.writer(
-            world.QUERIES[query](rows), query, checkpointLocation=str(world.PLACE / "ck"), atEnd="drain"
+            {**world.QUERIES, **world.APART}[query](rows),
+            query,
+            checkpointLocation=str(world.PLACE / "ck"),
+            atEnd="drain",
         )
         running = writer.trigger(availableNow=True).start()
         assert running.awaitTermination(120)
@@ -118,3 +122,16 @@ def test_queries_of_a_job_that_read_their_source_apart_now_are_refused_by_name(
         with pytest.raises(InvalidQuery, match="'few' has run in one pipeline with 'counts'"):
             job.trigger(availableNow=True).start()
         assert {path for path in world.PLACE.rglob("*") if path.is_file()} == files
+
+
+def test_queries_of_a_job_go_on_from_the_location_of_an_earlier_version(spark: SparkSession) -> None:
+    """T79: each with its own pipeline, below one location."""
+    with world.place():
+        world.unpack(GOLDEN / "5aa351e" / "job.tar.xz")
+        rows = world.rows_of(spark, streaming=True)
+        job = tidegate.Job("golden", checkpointLocation=str(world.PLACE / "ck"))
+        for name, build in world.JOB.items():
+            job.add(world.writer(build(rows), name, parallelism=1, atEnd="drain").queryName(name))
+        assert job.trigger(availableNow=True).start().awaitTermination(120)
+        for name in world.JOB:
+            assert world.comparable(spark.read.parquet(str(world.PLACE / name))) == world.expected(spark, name)

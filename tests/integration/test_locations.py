@@ -19,8 +19,8 @@ from tests.servers.disks import SmallDisk
 from tidegate.checkpoint import effects as fx
 from tidegate.checkpoint.layout import PIPELINE_KEY
 from tidegate.checkpoint.manifest import Manifest, decode, encode
-from tidegate.checkpoint.ports import BlobStore
 from tidegate.model.errors import CorruptSnapshot, InvalidQuery, TidegateError, Unavailable
+from tidegate.ports.store import BlobStore
 from tidegate.storage.local import LocalBlobStore
 
 # --- disks that go wrong ------------------------------------------------------------------------------------------------

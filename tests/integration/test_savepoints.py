@@ -161,3 +161,32 @@ def test_a_damaged_chunk_ends_the_query_by_name_and_its_copy_lets_it_go_on(
         path.write_bytes(data)
     start(spark, tmp_path, "here", started, end=True, delay="1 day").awaitTermination(180)
     assert_same_rows(output(spark, tmp_path), batch(spark, tmp_path))
+
+
+def test_check_asks_the_savepoint_and_makes_nothing(spark: SparkSession, tmp_path: Path, started: list) -> None:
+    """Of a query, and of a job: a query that does not fit what it would start from is refused before there is a location."""
+    add_trips(tmp_path / "in", 0)
+    first = start(spark, tmp_path, "old", started)
+    first.processAllAvailable()
+    saved = first.stop(savepoint=str(tmp_path / "saved" / "fares"))
+    assert saved is not None
+
+    def writer(length: str, **options: str) -> tidegate.DataStreamWriter:
+        trips = spark.readStream.schema(SCHEMA).parquet(str(tmp_path / "in")).withWatermark("ts", "2 seconds")
+        counted = trips.groupBy(F.window("ts", length), "station").agg(
+            F.count("*").alias("trips"), F.sum("fare").alias("fare")
+        )
+        rows = counted.select(F.col("window.start").alias("start"), "station", "trips", "fare")
+        made = tidegate.writeStream(rows).format("parquet").options(**options).option("path", str(tmp_path / "out"))
+        return made.queryName("fares")
+
+    here = {"checkpointLocation": str(tmp_path / "new"), "startFrom": saved}
+    writer("10 seconds", **here).check()
+    with pytest.raises(InvalidQuery, match=r"window of 10 s over ts .*→ window of 20 s over ts"):
+        writer("20 seconds", **here).check()
+    job = tidegate.Job("trips", checkpointLocation=str(tmp_path / "job"), startFrom=str(tmp_path / "saved"))
+    job.add(writer("10 seconds"))
+    with pytest.raises(InvalidQuery, match="sink-parquet became sink-parquet_fares"):
+        job.check()
+    job.option("allowDroppedState", True).check()
+    assert not (tmp_path / "new").exists() and not (tmp_path / "job").exists()

@@ -14,8 +14,9 @@ from tidegate.plan.graph import JobGraph
 from tidegate.testing.scripted import ScriptedConnectors, ScriptedSink, ScriptedSource, ScriptedSplit
 from tidegate.testing.simulation import keyed, queries
 from tidegate.testing.simulation.query import SimulatedQuery
-from tidegate.testing.simulation.relations import COLUMNS, Names, load, scan
+from tidegate.testing.simulation.relations import COLUMNS, Names, scan
 from tidegate.testing.simulation.sources import Script, split_rows
+from tidegate.testing.simulation.user_code import load
 from tidegate.testing.slots import SlotHarness
 
 MINUTES = 10

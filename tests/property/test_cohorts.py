@@ -17,7 +17,19 @@ from tidegate.model.snapshot import FinishedSplit, Split
 
 DELAY_US = 2_000_000
 SECOND_US = 1_000_000
+READERS = 5
 quick = settings(max_examples=400, deadline=None)
+
+
+@dataclass(frozen=True)
+class Cut:
+    """What a checkpoint has."""
+
+    known: int = 0
+    done: Intervals = ()
+    read_us: int = WATERMARK_MIN_US
+    watermark_us: int = WATERMARK_MIN_US
+    returning: int = 0
 
 
 @dataclass
@@ -45,7 +57,11 @@ class World:
         self.reports: list[int] = []
         self.watermark_us = WATERMARK_MIN_US
         """Of the operators, at most."""
-        self.cut: tuple[int, Intervals, int, int] = (0, (), WATERMARK_MIN_US, WATERMARK_MIN_US)
+        self.cut = Cut()
+        self.begun: tuple[int, frozenset[int], int] | None = None
+        """A checkpoint is under way: its barrier has come to this reader, which had put these splits out, behind this watermark."""
+        self.returning = 0
+        """Readers are given those below this number whatever the cohorts say: they were open when the checkpoint was taken."""
         self.first_look = True
 
     def appear(self) -> None:
@@ -56,7 +72,7 @@ class World:
 
     def look(self) -> None:
         told = range(self.known if not self.first_look else 0, len(self.times))
-        fresh = [number for number in told if not contains(self.cut[1], number)] if self.first_look else list(told)
+        fresh = [number for number in told if not contains(self.cut.done, number)] if self.first_look else list(told)
         found = len(self.times) > self.known
         splits = tuple(self._split(number) for number in fresh)
         self.looks.look(range(self.known, len(self.times)), [one.number for one in splits if one.cut], found=found)
@@ -67,7 +83,8 @@ class World:
         self._granted(after)
 
     def read(self) -> None:
-        ready = [n for n in range(min(self.known, self.cohorts.assignable)) if n not in self.out]
+        ready = self._ready()
+        self.seen["given early"] += bool(ready) and ready[-1] >= self.cohorts.assignable
         if ready and not self.first_look:
             number = self.random.choice(ready[:6])
             self.out.add(number)
@@ -96,16 +113,32 @@ class World:
             self.read()
             self.report()
 
+    def _ready(self) -> list[int]:
+        return [n for n in range(min(self.known, max(self.cohorts.assignable, self.returning))) if n not in self.out]
+
     def checkpoint(self) -> None:
-        done = add_numbers(self.cut[1], self.out)
-        read_us = max([self.cut[2], *(self._finished(number).largest_us for number in self.out)])
-        self.cut = (self.known, done, read_us, self.watermark_us)
+        """The barrier comes to one reader first, and to the others with the next step of this kind."""
+        random = self.random
+        if self.begun is None:
+            slot = random.randrange(READERS)
+            self.begun = slot, frozenset(n for n in self.out if n % READERS == slot), self.watermark_us
+            return
+        if random.random() < 0.5:
+            self.catch_up()
+        (slot, early, watermark_us), self.begun = self.begun, None
+        finished = {*early, *(n for n in self.out if n % READERS != slot)}
+        done = add_numbers(self.cut.done, finished)
+        read_us = max([self.cut.read_us, *(self._finished(number).largest_us for number in finished)])
+        opened = [number for number in self._ready() if number % READERS != slot]
+        returning = random.choice(opened) + 1 if opened else 0
+        self.cut = Cut(self.known, done, read_us, watermark_us, returning)
         self.seen["checkpoints"] += 1
 
     def crash(self) -> None:
-        self.known, done, read_us, self.watermark_us = self.cut
-        self.cohorts = restored_cohorts(DELAY_US, done, read_us)
-        self.out = {number for number in range(len(self.times)) if contains(done, number)}
+        cut, self.begun = self.cut, None
+        self.known, self.watermark_us, self.returning = cut.known, cut.watermark_us, cut.returning
+        self.cohorts = restored_cohorts(DELAY_US, cut.done, cut.read_us)
+        self.out = {number for number in range(len(self.times)) if contains(cut.done, number)}
         self.reports = []
         self.first_look = True
         self.seen["crashes"] += 1
@@ -164,7 +197,7 @@ def live(seed: int) -> World:
         world.read: 3,
         world.report: 3,
         world.catch_up: random.choice([0, 1]),
-        world.checkpoint: 0.7,
+        world.checkpoint: 1.4,
         world.crash: random.choice([0, 0.3]),
     }
     for _ in range(random.randrange(10, 100)):
@@ -190,5 +223,5 @@ def test_the_histories_have_what_they_are_to_be_judged_by() -> None:
     seen: Counter[str] = Counter()
     for seed in range(200):
         seen += live(seed).seen
-    for what in ("grants", "late rows", "empty looks", "told twice", "checkpoints", "crashes"):
+    for what in ("grants", "late rows", "empty looks", "told twice", "checkpoints", "crashes", "given early"):
         assert seen[what] > 20, (what, seen)

@@ -6,7 +6,7 @@ from random import Random
 
 import msgspec
 import polars as pl
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.property import pipelines as p
 from tests.property.test_slots import MAX_PARALLELISM, tight
@@ -83,6 +83,7 @@ def test_whole_splits_are_never_idle_however_long_a_step_takes(seed: int, parall
 
 
 @quick
+@example(seed=5524, parallelism=3)  # Answers come less often than the time after which a log may count as idle.
 @given(seed=st.integers(0, 1 << 32), parallelism=st.integers(1, 3))
 def test_logs_that_others_have_left_behind_are_not_late_while_they_have_rows(seed: int, parallelism: int) -> None:
     """However slowly they are read."""

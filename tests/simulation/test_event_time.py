@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import pytest
 
+from tidegate.testing.mutants.barriers import CRASHES
 from tidegate.testing.simulation.checked import checked_time
 from tidegate.testing.simulation.timed_campaign import WORLDS
+from tidegate.testing.simulation.timed_run import TimedSimulation
 from tidegate.testing.simulation.timed_worlds import random_world
 
 SEEDS = range(40)
@@ -20,6 +22,7 @@ PINNED = [
     119,  # A grant made of a reader's time overtook that reader's first rows after a rest.
     163,  # A log that was idle with its first poll after a restore did not tell the time it had reached.
     224,  # A stream that ended without a single row did not count: windows of the other closed.
+    397,  # A log that was idle fell silent, and was still idle when its rows were there and not told.
 ]
 """Seeds that found something real, in the code or in the judge."""
 
@@ -29,6 +32,19 @@ def test_no_row_that_is_on_time_is_lost_and_time_goes_on(seed: int) -> None:
     """T26 T27 T69 T70 T71 T72 T85 T86."""
     verdict = checked_time(seed)
     assert not verdict.violations, f"replay: make simulate SEED={seed} EVENT_TIME=1\n" + "\n".join(verdict.violations)
+
+
+@pytest.mark.parametrize(
+    "seed",
+    [
+        205,  # A restored log said once more that it was empty, and was idle at once, as it may be: the judge called that a fault.
+        251,  # The driver's word came while a log had rows, and never again: from its next rest on the log held everybody.
+    ],
+)
+def test_seeds_of_processes_that_die_and_nothing_else(seed: int) -> None:
+    """T71."""
+    verdict = TimedSimulation(seed, faults=CRASHES).run()
+    assert not verdict.violations
 
 
 def test_a_campaign_has_every_kind_of_world() -> None:

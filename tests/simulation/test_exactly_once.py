@@ -9,13 +9,15 @@ from collections import Counter
 
 import pytest
 
+from tidegate.testing.simulation.campaign import PATHS, judged_by, never_seen
 from tidegate.testing.simulation.checked import checked
 from tidegate.testing.simulation.faults import Faults
 from tidegate.testing.simulation.judging import Promise
-from tidegate.testing.simulation.people import Manner
+from tidegate.testing.simulation.manner import Manner
+from tidegate.testing.simulation.themes import EVERY, themed
 from tidegate.testing.simulation.world import Simulation, Verdict
 
-SEEDS = range(20)
+SEEDS = range(200)
 
 PINNED = [
     1316,  # A stop while a failed commit paused before its next try waited for ever for an answer to a question nobody had asked.
@@ -29,11 +31,24 @@ def innocent(verdict: Verdict) -> None:
     assert not verdict.violations, f"replay: make simulate SEED={verdict.seed}\n" + "\n".join(verdict.violations)
 
 
-@pytest.mark.parametrize("seed", [*SEEDS, *PINNED])
-def test_output_is_exactly_once_whatever_fails(seed: int) -> None:
-    """T1 T2 T3 T6 T7 T8 T9 T10 T11 T12 T19 T35 T36 T39 T40 T41 T46 T54 T57 T58: random plans, random faults; and one checkpoint
-    of the run, restored on its own, is a consistent cut."""
-    innocent(checked(seed))
+THEMED = range(0, 600, EVERY)
+"""Troubles that seldom meet by chance: a dozen histories of each theme."""
+MORE = range(THEMED.stop, 2_000, EVERY)
+"""Until every fault and every path has occurred: any change of the code moves the rare ones to other seeds."""
+
+
+@pytest.mark.timeout(1800)
+def test_output_is_exactly_once_whatever_fails_and_everything_does() -> None:
+    """T1 T2 T3 T6 T7 T8 T9 T10 T11 T12 T19 T35 T36 T39 T40 T41 T46 T54 T57 T58 T73 T74 T80: random plans, random faults; and one
+    checkpoint of the run, restored on its own, is a consistent cut."""
+    part = judged_by((checked,), (*SEEDS, *PINNED))
+    part.add(judged_by((themed,), THEMED, " THEME=1"))
+    more = iter(MORE)
+    while never_seen(part, Faults().kinds, PATHS) and (seed := next(more, None)) is not None:
+        part.add(judged_by((themed,), (seed,), " THEME=1"))
+    print(*(f"{count:7} {what}" for what, count in sorted((part.tally.faults + part.tally.paths).items())), sep="\n")
+    assert not part.accused, "\n".join(f"make simulate SEED={seed}: {wrong}" for seed, _, wrong in part.accused)
+    assert not never_seen(part, Faults().kinds, PATHS)
 
 
 def test_a_run_without_faults_needs_one_deploy() -> None:

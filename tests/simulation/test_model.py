@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import msgspec
 import pytest
 
-from tidegate.checkpoint import committing, savepoint
+from tidegate.checkpoint import committing, recovery, remembered, savepoint
 from tidegate.checkpoint.events import Afterwards
 from tidegate.checkpoint.plan import RULE_SWITCHES, without
 from tidegate.testing.model.__main__ import main
 from tidegate.testing.model.search import Exhausted, Holds, Violated, check
 from tidegate.testing.model.world import Bounds
-from tidegate.testing.model.worlds import SMALL, harmful
+from tidegate.testing.model.worlds import EMPTY_COPY, LOST_MANIFEST, SMALL, harmful
 from tidegate.testing.mutants.planting import Planting
 
 SAVEPOINT = Bounds("a savepoint", starts=1, attempts=1, checkpoints=1, savepoints=1, afterwards=tuple(Afterwards))
@@ -69,6 +70,39 @@ def test_a_savepoint_exported_before_its_output_is_visible_is_found() -> None:
     assert isinstance(verdict, Violated)
     assert "exported before epochs [1] were visible" in verdict.law
     assert isinstance(check(SAVEPOINT), Holds)
+
+
+def test_without_the_comparison_with_targets_an_older_copy_lets_rows_be_skipped_in_silence() -> None:
+    """T74: the attempts of the copy come again, and a target that has newer output takes theirs for what it knows."""
+    with Planting() as plant:
+        plant.function(remembered.contradiction, lambda original, facts, chosen: None)
+        verdict = check(EMPTY_COPY)
+    assert isinstance(verdict, Violated)
+    assert "skipped in silence" in verdict.law
+
+
+def test_without_the_comparison_with_targets_a_lost_manifest_doubles_rows() -> None:
+    """T73."""
+    bounds = replace(LOST_MANIFEST, fall_back=False)
+    with Planting() as plant:
+        plant.function(remembered.contradiction, lambda original, facts, chosen: None)
+        verdict = check(bounds)
+    assert isinstance(verdict, Violated)
+    assert "doubled" in verdict.law
+
+
+def test_a_number_that_only_the_target_knows_is_not_given_out_again() -> None:
+    """T73: with its manifest the number has gone from the location."""
+    with Planting() as plant:
+        plant.function(recovery._next, lambda original, facts: original(facts_without_targets(facts)))
+        verdict = check(LOST_MANIFEST)
+    assert isinstance(verdict, Violated)
+    assert "has a number that the sink knows" in verdict.law
+
+
+def facts_without_targets(facts):
+    restored = {attempt: msgspec.structs.replace(one, accepted=()) for attempt, one in facts.restored.items()}
+    return replace(facts, published=(), restored=restored)
 
 
 def test_a_savepoint_with_committables_is_found() -> None:

@@ -1,4 +1,4 @@
-"""``foreachBatch``: the rows of a checkpoint as a DataFrame, handed to the user's function on the driver."""
+"""``foreachBatch``: the rows of a batch as a DataFrame, handed to the user's function on the driver."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from tidegate.connectors.foreach_batch.parts import BatchPart, decode_rows
 from tidegate.connectors.spark_types import spark_schema
 from tidegate.model.errors import CorruptSnapshot, InvalidQuery, TidegateError, Unavailable, UserCodeFailed
-from tidegate.model.ids import CheckpointId
+from tidegate.model.ids import BatchId
 from tidegate.model.types import Field, Schema
 from tidegate.operators.arrow_columns import arrow_column
 from tidegate.operators.user_functions import user_traceback
@@ -58,19 +58,19 @@ class BatchCaller:
     location: str
     storage: StorageOptions
 
-    def __call__(self, checkpoint: CheckpointId, parts: tuple[BatchPart, ...]) -> None:
+    def __call__(self, batch: BatchId, parts: tuple[BatchPart, ...]) -> None:
         self._check_slots()
         rows = batch_frame(self.session, self.sink.schema, parts, self.location, self.storage)
         try:
-            self.function(rows, int(checkpoint))
+            self.function(rows, int(batch))
         except TidegateError:
             raise
         except Exception as error:
             told = UserCodeFailed(
-                f"{user_traceback(error)}\nin foreachBatch of {self.sink.id}, batch {checkpoint}",
+                f"{user_traceback(error)}\nin foreachBatch of {self.sink.id}, batch {batch}",
                 hint="mend the function and start the query again: it is called with the same rows and the same batch id",
             )
-            told.position = f"batch {checkpoint}"
+            told.position = f"batch {batch}"
             raise told from error
 
     def _check_slots(self) -> None:

@@ -11,9 +11,11 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
+from tidegate.api.checking import check_unstarted
 from tidegate.api.joint import joint_pipelines
-from tidegate.api.launch import QueryRequest, prepare
+from tidegate.api.preparing import prepare
 from tidegate.api.query import StreamingQuery
+from tidegate.api.requests import PipelineRequest, QueryRequest
 from tidegate.api.triggers import parse_trigger
 from tidegate.api.writer import DataStreamWriter
 from tidegate.model.errors import InvalidQuery, TidegateError
@@ -69,10 +71,7 @@ class Job:
 
         A pipeline without option ``parallelism`` gets an equal share of the task slots that the others leave.
         """
-        requests: list[QueryRequest] = [writer.request() for writer in self._writers]
-        if not requests:
-            raise InvalidQuery("a job is made of one or more writers", hint="job.add(tidegate.writeStream(df)).start()")
-        pipelines = joint_pipelines(requests, self._options, parse_trigger(**self._trigger))
+        pipelines = self._pipelines()
         prepared = [prepare(one) for one in pipelines]
         started: list[StreamingQuery] = []
         try:
@@ -84,6 +83,17 @@ class Job:
             raise
         members = tuple(tuple(request.query for request in one.requests) for one in pipelines)
         return StreamingJob(self._name, tuple(started), members)
+
+    def check(self) -> None:
+        """Raises what ``start()`` would refuse, and starts nothing: as ``DataStreamWriter.check``, for every pipeline of the job."""
+        for one in self._pipelines():
+            check_unstarted(one)
+
+    def _pipelines(self) -> list[PipelineRequest]:
+        requests: list[QueryRequest] = [writer.request() for writer in self._writers]
+        if not requests:
+            raise InvalidQuery("a job is made of one or more writers", hint="job.add(tidegate.writeStream(df)).start()")
+        return joint_pipelines(requests, self._options, parse_trigger(**self._trigger))
 
     def __repr__(self) -> str:
         return f"Job(name={self._name!r}, {len(self._writers)} queries)"

@@ -8,10 +8,12 @@ from dataclasses import fields, replace
 from functools import partial
 
 from tidegate.api.foreach_batch import refuse_starvation
-from tidegate.api.launch import PipelineRequest, QueryRequest, check_request, fingerprint_of, read_request, reread
+from tidegate.api.launch import check_request, fingerprint_of, read_request, reread
 from tidegate.api.regrouping import Group, refuse_regrouped
+from tidegate.api.requests import PipelineRequest, QueryRequest
 from tidegate.api.session_settings import session_storage
 from tidegate.api.settings import QueryOptions, sort_options
+from tidegate.api.structured_streaming import refuse_structured_streaming
 from tidegate.api.triggers import Trigger
 from tidegate.catalyst.naming import Names
 from tidegate.catalyst.together import Component, together
@@ -19,7 +21,7 @@ from tidegate.catalyst.translate import Translation
 from tidegate.model.errors import InvalidQuery
 from tidegate.plan.identity import pin_all
 from tidegate.spark.checks import is_one_host, slots_for_queries, task_slots
-from tidegate.storage.open import absolute_path, open_store
+from tidegate.storage.open import absolute_path, is_missing, open_store
 
 _SAFE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.=-]*")
 _PER_PIPELINE = ("checkpointlocation", "startfrom")
@@ -50,7 +52,11 @@ def joint_pipelines(
     locations = [one.options.checkpoint_location for one in pipelines]
     _refuse_twice("checkpoint location", [absolute_path(one) for one in locations if one], "option checkpointLocation")
     root = common.get("checkpointlocation")
-    refuse_regrouped(list(map(_group, pipelines)), None if root is None else str(root))
+    groups = list(map(_group, pipelines))
+    if root is not None and not is_missing(str(root)):
+        # Directories beneath it are empty, and the query that Spark has run with it may be one of these.
+        refuse_structured_streaming(groups[0].open(str(root)), str(root))
+    refuse_regrouped(groups, None if root is None else str(root))
     shared = _share_slots(pipelines)
     _refuse_crowd(shared)
     return shared

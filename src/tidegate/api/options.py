@@ -75,6 +75,14 @@ OPTIONS: tuple[Option, ...] = (
         "true: state of operators that the query no longer has is given up; false: it is an error",
     ),
     Option(
+        "inFlightRows",
+        "drop_in_flight",
+        OneOf({"keep": False, "drop": True}),
+        "drop: a query that has changed starts although barriers overtook rows that do not fit it, and gives those rows up; "
+        "keep: it is an error",
+        default="keep",
+    ),
+    Option(
         "onCorruptCheckpoint",
         "",
         words("fail", "fallBack"),

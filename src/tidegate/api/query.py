@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 import shutil
 import threading
@@ -35,6 +36,8 @@ from tidegate.spark.settling import wait_until_read
 from tidegate.spark.status import JobSnapshot, Recovery
 from tidegate.storage.open import absolute_path, open_store
 from tidegate.storage.options import NO_OPTIONS, StorageOptions
+
+log = logging.getLogger("tidegate")
 
 RECENT_REPORTS_MAX = 100
 LAST_REPORT_TIMEOUT_S = 5.0
@@ -293,14 +296,19 @@ class StreamingQuery:
 
     def _report(self) -> None:
         while not self._master.ended.wait(self._config.progress_interval_ms / 1000):
-            self._take_report()
-        try:
-            self._take_report()
-        finally:
-            self._reported.set()
+            self._try_report()
+        self._try_report()
+        self._reported.set()
         if self._temporary and self.exception() is None:
             # Nobody chose this place and nobody can go on from it; after a failure it stays, to be looked at.
             shutil.rmtree(self.location, ignore_errors=True)
+
+    def _try_report(self) -> None:
+        """A report that cannot be made is left out: the next one may be possible, and the query does not depend on it."""
+        try:
+            self._take_report()
+        except Exception:
+            log.exception("a report on the progress of %s could not be made", self.name or self.id)
 
     def _take_report(self) -> None:
         now = self._master.status.now()

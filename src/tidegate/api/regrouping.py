@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from tidegate.api.location import newest_claim
 from tidegate.checkpoint import layout
 from tidegate.checkpoint.manifest import Manifest, decode
-from tidegate.checkpoint.ports import BlobStore
 from tidegate.model.errors import CorruptSnapshot, InvalidQuery
 from tidegate.model.ids import OperatorId
+from tidegate.ports.store import BlobStore
 from tidegate.storage.open import is_missing
 
 _HINT = (

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
+from tidegate.api.moments import iso_moment
 from tidegate.api.state_reports import LateRows, late_rows, metrics_name, slowest_us, state_reports
 from tidegate.checkpoint.statistics import CheckpointReport
 from tidegate.model.config import CheckpointMode
@@ -74,7 +74,7 @@ def build_report(
         "id": identity.id,
         "runId": identity.run_id,
         "name": identity.name,
-        "timestamp": _iso(now.taken_s),
+        "timestamp": iso_moment(int(now.taken_s * 1e6)),
         "batchId": last.checkpoint if last else -1,
         "batchDuration": last.duration_ms if last else 0,
         "numInputRows": new_rows,
@@ -127,12 +127,13 @@ def _event_time(graph: JobGraph, now: JobSnapshot, held: Sequence[Held]) -> dict
         return {}
     known = {scan.id: _described(scan) for scan in graph.scans()}
     holders = [
-        {**named(holder, known.get(holder.source, holder.source)), "since": _iso(since_s)} for holder, since_s in held
+        {**named(holder, known.get(holder.source, holder.source)), "since": iso_moment(int(since_s * 1e6))}
+        for holder, since_s in held
     ]
     slowest = slowest_us(graph, now)
     if slowest is None or slowest <= WATERMARK_MIN_US:
         return {"heldBy": holders}
-    return {"watermark": "drained" if slowest >= WATERMARK_MAX_US else _iso(slowest / 1e6), "heldBy": holders}
+    return {"watermark": "drained" if slowest >= WATERMARK_MAX_US else iso_moment(slowest), "heldBy": holders}
 
 
 def _source(scan: Scan, now: JobSnapshot, new_rows: int, rate: float, sources: int, metrics: Any) -> dict[str, Any]:
@@ -152,10 +153,6 @@ def _source(scan: Scan, now: JobSnapshot, new_rows: int, rate: float, sources: i
 
 def _described(scan: Scan) -> str:
     return f"{scan.format}[{place_of(scan)}]"
-
-
-def _iso(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def promised(guarantee: str, mode: CheckpointMode) -> str:

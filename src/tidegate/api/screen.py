@@ -12,6 +12,7 @@ from rich.live import Live
 from rich.table import Table
 
 from tidegate.api.durations import show_duration
+from tidegate.api.moments import short_moment
 from tidegate.model.elements import WATERMARK_MAX_US, WATERMARK_MIN_US
 from tidegate.spark.health import Condition, Health
 from tidegate.spark.status import JobSnapshot
@@ -124,13 +125,11 @@ def show_health(health: Health) -> str:
 
 
 def show_watermark(watermark_us: int | None) -> str:
-    from datetime import UTC, datetime
-
     if watermark_us is None or watermark_us <= WATERMARK_MIN_US:
         return ""
     if watermark_us >= WATERMARK_MAX_US:
         return "end"
-    return datetime.fromtimestamp(watermark_us / 1e6, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    return short_moment(watermark_us)
 
 
 def show_bytes(size: int) -> str:

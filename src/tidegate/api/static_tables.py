@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from threading import Lock
 
 from tidegate.checkpoint.layout import STATIC_PREFIX, chunk_key
-from tidegate.checkpoint.ports import BlobStore
 from tidegate.model.config import QueryConfig
 from tidegate.model.errors import TidegateError
 from tidegate.model.ids import Attempt
@@ -17,6 +16,7 @@ from tidegate.operators.static_tables import cut_table
 from tidegate.plan.graph import JobGraph
 from tidegate.plan.relational import Sink, StaticJoin
 from tidegate.plan.static_sides import partition_static_sides
+from tidegate.ports.store import BlobStore
 from tidegate.spark.status import NO_ATTEMPT
 
 log = logging.getLogger("tidegate")

@@ -9,8 +9,9 @@ from pyspark.sql import DataFrame
 
 from tidegate.api.foreach_batch import FORMAT as FOREACH_BATCH
 from tidegate.api.foreach_batch import check_function
-from tidegate.api.launch import QueryRequest, launch
+from tidegate.api.launch import check, launch
 from tidegate.api.query import StreamingQuery
+from tidegate.api.requests import QueryRequest
 from tidegate.api.tables import named_table
 from tidegate.api.triggers import Trigger, parse_trigger
 from tidegate.connectors.foreach.sink import pack
@@ -76,9 +77,10 @@ class DataStreamWriter:
         return self
 
     def foreachBatch(self, func: Callable[..., Any]) -> DataStreamWriter:
-        """``func(df, batch_id)`` on the driver after each checkpoint that brought rows; the id is the checkpoint's.
+        """``func(df, batch_id)`` on the driver after each checkpoint that brought rows; ids are 0, 1, 2 … over all restarts.
 
-        At least once per id, with the same rows for the same id. ``df`` is good inside ``func`` only. One task slot stays free for it.
+        At least once per id, with the same rows for the same id. ``tidegate.batch()`` inside ``func`` gives the id together with a name
+        that is new after every ``startFrom``. ``df`` is good inside ``func`` only. One task slot stays free for it.
         """
         self._foreach_batch = func
         return self
@@ -122,6 +124,15 @@ class DataStreamWriter:
         if path is not None:
             self.option("path", path)
         return launch(self.request())
+
+    def check(self, path: str | None = None, **options: object) -> None:
+        """Raises what ``start()`` would refuse, and starts nothing: an unsupported expression, a wrong option, or a query that has changed
+        so that it cannot go on from the checkpoints at its ``checkpointLocation``, or from what ``startFrom`` names. The sink's target is
+        not opened."""
+        self.options(**options)
+        if path is not None:
+            self.option("path", path)
+        check(self.request())
 
     def toTable(
         self,

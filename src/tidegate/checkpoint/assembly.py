@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from tidegate.checkpoint.layout import ManifestRef, chunk_key, chunk_origin
-from tidegate.checkpoint.manifest import Manifest
+from tidegate.checkpoint.manifest import Manifest, Written
+from tidegate.checkpoint.numbering import UNNUMBERED, extended
 from tidegate.checkpoint.plan import CheckpointPlan
 from tidegate.checkpoint.sources import SplitAssigner
+from tidegate.model.batch_ids import Numbering
 from tidegate.model.elements import CheckpointKind
 from tidegate.model.messages import SubtaskAcked
 from tidegate.model.snapshot import ChunkHandle, OperatorSnapshot
@@ -60,8 +62,9 @@ def assemble(
     sources: tuple[SplitAssigner, ...],
     *,
     drained: bool = False,
+    numbering: Numbering = UNNUMBERED,
 ) -> Manifest:
-    """The manifest of a checkpoint that every subtask has acknowledged."""
+    """The manifest of a checkpoint that every subtask has acknowledged. ``numbering``: of all batches before."""
     snapshots = [snapshot for ack in acks for snapshot in ack.snapshots]
     return Manifest(
         pipeline=plan.pipeline,
@@ -74,6 +77,8 @@ def assemble(
         parallelism=plan.parallelism,
         stateful=plan.stateful,
         shapes=plan.shapes,
+        written=_written(ref, base, snapshots),
+        numbering=extended(numbering, snapshots),
         operators=tuple(sorted((_entry(plan, ref, one) for one in snapshots), key=lambda e: (e.operator, e.subtask))),
         sources=tuple(
             assigner.fold(
@@ -84,6 +89,18 @@ def assemble(
             for assigner in sources
         ),
     )
+
+
+def _written(ref: ManifestRef, base: Manifest | None, snapshots: list[OperatorSnapshot]) -> tuple[Written, ...]:
+    """What every sink has prepared last: by now, or by the checkpoint before."""
+    newest = {written.sink: written for written in base.written} if base is not None else {}
+    since = base.checkpoint if base is not None else 0
+    for snapshot in snapshots:
+        for one in snapshot.committables:
+            before = newest.get(snapshot.operator)
+            if one.checkpoint > since and (before is None or before.published < (ref.attempt, one.checkpoint)):
+                newest[snapshot.operator] = Written(snapshot.operator, ref.attempt, one.checkpoint)
+    return tuple(sorted(newest.values()))
 
 
 def _entry(plan: CheckpointPlan, ref: ManifestRef, snapshot: OperatorSnapshot) -> OperatorSnapshot:

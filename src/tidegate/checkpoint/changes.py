@@ -58,9 +58,15 @@ class _Comparison:
         """Whether it has prepared output that may not be visible yet."""
         return not self._published and any(entry.committables for entry in self.held.get(operator, ()))
 
-    def overtaken(self, operator: OperatorId) -> bool:
-        """Whether rows that an unaligned barrier overtook wait in its inputs."""
-        return any(entry.in_flight for entry in self.held.get(operator, ()))
+    def stranded(self) -> dict[OperatorId, int]:
+        """By operator, how many rows that an unaligned barrier overtook wait in its inputs and do not fit them any more."""
+        moved = bool(self.gone or self.new)
+        return {
+            operator: sum(rows.chunk.rows for entry in entries for rows in entry.in_flight)
+            for operator, entries in sorted(self.held.items())
+            # The number of an edge moves with the stages, and columns of rows under way with the plan.
+            if any(entry.in_flight for entry in entries) and (moved or self.was.get(operator) != self.now.get(operator))
+        }
 
     def lost(self) -> tuple[OperatorId, ...]:
         """Those gone that held something: event time comes back by itself, and a dead-letter sink only owes."""
@@ -87,17 +93,17 @@ def _changed_query(plan: CheckpointPlan, compared: _Comparison) -> Fit | Failure
     refused = (
         _no_entry(compared)
         or _confusable(plan, compared)
-        or _overtaken(compared)
+        or (None if plan.config.drop_in_flight else _overtaken(compared))
         or _unpublished(compared)
         or (None if plan.config.allow_dropped_state else _removed(compared))
         or _redefined(plan, compared)
     )
     if refused is not None:
         return refused
-    manifest = compared.manifest
-    if not compared.gone and not compared.new:
-        return Fit(manifest, tuple(_notes(compared)))
-    return Fit(_adapted(plan, compared), tuple(_notes(compared)))
+    manifest = _without_rows(compared.manifest, compared.stranded())
+    if compared.gone or compared.new:
+        manifest = _adapted(plan, compared, manifest)
+    return Fit(manifest, tuple(_notes(compared)))
 
 
 def _no_entry(compared: _Comparison) -> Failure | None:
@@ -128,18 +134,15 @@ def _confusable(plan: CheckpointPlan, compared: _Comparison) -> Failure | None:
 
 
 def _overtaken(compared: _Comparison) -> Failure | None:
-    for operator in compared.held:
-        if not compared.overtaken(operator):
-            continue
-        was, now = compared.was.get(operator), compared.now.get(operator)
-        # The number of an edge moves with the stages, and columns of rows under way with the plan.
-        if was != now or compared.gone or compared.new:
-            return _failure(
-                f"checkpoint {compared.manifest.ref} is an unaligned one, with rows on their way to {_named(operator)}; "
-                "they fit only the query that was running",
-                hint="start the query as it was, stop it with a savepoint, and start the changed one from there",
-            )
-    return None
+    stranded = compared.stranded()
+    if not stranded:
+        return None
+    return _failure(
+        f"checkpoint {compared.manifest.ref} is an unaligned one, with {_rows_on_their_way(stranded)}; "
+        "they fit only the query that was running",
+        hint="start the query as it was, stop it with a savepoint, and start the changed one from there; "
+        'or give these rows up: .option("inFlightRows", "drop")',
+    )
 
 
 def _unpublished(compared: _Comparison) -> Failure | None:
@@ -219,8 +222,18 @@ def _differences(compared: _Comparison, operator: OperatorId, ignore: frozenset[
     return changes(was, now, ignore=ignore) if was is not None and now is not None else ()
 
 
-def _adapted(plan: CheckpointPlan, compared: _Comparison) -> Manifest:
-    manifest = compared.manifest
+def _without_rows(manifest: Manifest, stranded: dict[OperatorId, int]) -> Manifest:
+    """Without the rows under way to these operators. All others get theirs back."""
+    if not stranded:
+        return manifest
+    entries = (
+        msgspec.structs.replace(entry, in_flight=()) if entry.operator in stranded else entry
+        for entry in manifest.operators
+    )
+    return msgspec.structs.replace(manifest, operators=tuple(entries))
+
+
+def _adapted(plan: CheckpointPlan, compared: _Comparison, manifest: Manifest) -> Manifest:
     kept = [entry for entry in manifest.operators if entry.operator not in compared.gone]
     empty = [OperatorSnapshot(operator=operator, subtask=SlotIndex(0)) for operator in compared.new]
     return msgspec.structs.replace(
@@ -239,12 +252,22 @@ def _notes(compared: _Comparison) -> Iterator[str]:
             f"checkpoint {ref} was drained: it is the end of the query. Its windows are closed, and rows that belong to them are "
             "late; to read on all the same, start from it at a new checkpointLocation (startFrom)"
         )
+    stranded = compared.stranded()
+    if stranded:
+        yield (
+            f"{_rows_on_their_way(stranded)} in checkpoint {ref} are given up, as inFlightRows=drop asks: they fit only the query "
+            "that was running, and no source reads them again"
+        )
     for operator in compared.gone:
         if not is_input_state(operator):
             yield f"the state of operator {operator} in checkpoint {ref} is given up: this query has no such operator"
     for operator in compared.new:
         if not is_input_state(operator):
             yield f"operator {operator} is not in checkpoint {ref}: it starts empty"
+
+
+def _rows_on_their_way(stranded: dict[OperatorId, int]) -> str:
+    return " and ".join(f"{rows} rows on their way to {_named(operator)}" for operator, rows in stranded.items())
 
 
 def _named(operator: OperatorId) -> str:

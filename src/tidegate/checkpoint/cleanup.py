@@ -23,7 +23,12 @@ def begin(plan: CheckpointPlan, run: Running) -> tuple[Running, tuple[Effect, ..
     return replace(run, cleaning=True), (
         Delete(run.attempt, retention.garbage, plan.config.cleanup_timeout_ms),
         # A zombie of an older attempt may have prepared something after the sweep of the recovery.
-        SweepSinks(run.attempt, older_than=run.attempt, keep=run.base.committables() if run.base is not None else ()),
+        SweepSinks(
+            run.attempt,
+            older_than=run.attempt,
+            keep=run.base.committables() if run.base is not None else (),
+            numbering=run.numbering,
+        ),
     )
 
 

@@ -8,6 +8,7 @@ it count, at once if nothing more is known, else when the next one has settled: 
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass, replace
 
 from tidegate.checkpoint.intervals import (
@@ -46,8 +47,8 @@ class Cohorts:
     """Behind ``start``: where limits end a cohort."""
     largest_us: int = WATERMARK_MIN_US
     """Largest event time of splits of the current cohort that have been read; …"""
-    later_us: int = WATERMARK_MIN_US
-    """… of the next one; …"""
+    later: tuple[tuple[int, int], ...] = ()
+    """… of each one behind it, by where that begins: what returns after a restore is given out whatever its cohort; …"""
     restored_us: int = WATERMARK_MIN_US
     """… of all that had been read before the restore: counts with the cohort that has the last of it; …"""
     restored_stop: int = 0
@@ -104,13 +105,24 @@ class Cohorts:
         if not new:
             return self
         ours = [one.largest_us for one in new if self.stop is None or one.number < self.stop]
-        later = [one.largest_us for one in new if self.stop is not None and one.number >= self.stop]
         return replace(
             self,
             read=add_numbers(self.read, (one.number for one in new)),
             largest_us=max([self.largest_us, *ours]),
-            later_us=max([self.later_us, *later]),
+            later=self._with_later(new),
         )._settled()
+
+    def _with_later(self, splits: tuple[FinishedSplit, ...]) -> tuple[tuple[int, int], ...]:
+        stop = self.stop
+        if stop is None:
+            return self.later
+        later = dict(self.later)
+        for one in splits:
+            if one.number >= stop:
+                before = bisect_right(self.cuts, one.number)
+                begin = max(stop, self.cuts[before - 1]) if before else stop
+                later[begin] = max(later.get(begin, WATERMARK_MIN_US), one.largest_us)
+        return tuple(sorted(later.items()))
 
     def _closed(self) -> Cohorts:
         if self.stop is not None or self.known == self.start:
@@ -131,8 +143,8 @@ class Cohorts:
                 start=now.stop,
                 stop=None,
                 cuts=tuple(cut for cut in now.cuts if cut > now.stop),
-                largest_us=now.later_us,
-                later_us=WATERMARK_MIN_US,
+                largest_us=dict(now.later).get(now.stop, WATERMARK_MIN_US),
+                later=tuple(one for one in now.later if one[0] > now.stop),
                 settled_us=settled_us,
                 granted_us=now._granted(before_us if more or now.lags else settled_us),
                 looks=0,

@@ -6,17 +6,20 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tidegate.checkpoint import cleanup
+from tidegate.checkpoint import marking as marks
 from tidegate.checkpoint.effects import (
     AnswerRequest,
     CommitSinks,
     Effect,
-    MarkCommitted,
+    ForgetSplits,
     ReportCheckpoint,
     RequestDone,
     SendToSlots,
 )
 from tidegate.checkpoint.events import Failure
+from tidegate.checkpoint.intervals import done_prefix
 from tidegate.checkpoint.manifest import Manifest
+from tidegate.checkpoint.numbering import numbering_of
 from tidegate.checkpoint.plan import CheckpointPlan
 from tidegate.checkpoint.running import Broken, Running, Turn
 from tidegate.checkpoint.statistics import Outcome
@@ -35,7 +38,8 @@ def ask_first(run: Running, now_ms: int) -> tuple[Running, tuple[Effect, ...]]:
     first, *waiting = run.commits
     if first.asked_ms is not None or (first.retry_at_ms is not None and now_ms < first.retry_at_ms):
         return run, ()
-    commit = CommitSinks(run.attempt, first.manifest.checkpoint, first.manifest.committables())
+    manifest = first.manifest
+    commit = CommitSinks(run.attempt, manifest.checkpoint, manifest.committables(), numbering=numbering_of(manifest))
     return replace(run, commits=(replace(first, asked_ms=now_ms, retry_at_ms=None), *waiting)), (commit,)
 
 
@@ -44,21 +48,34 @@ def on_committed(plan: CheckpointPlan, run: Running, now_ms: int, checkpoint: Ch
     if not run.commits or run.commits[0].manifest.checkpoint != checkpoint:
         return run, (), None
     done, *waiting = run.commits
-    run, following = ask_first(replace(run, commits=tuple(waiting)), now_ms)
+    marking, mark = marks.begin(done.manifest.ref)
+    run = replace(run, commits=tuple(waiting), marking=marking)
+    run, following = ask_first(run, now_ms)
     served, export = run.orders.visible(run.attempt, done.manifest, final=run.concluded and not waiting)
     run, deletes = cleanup.begin(plan, replace(run, orders=served))
     return (
         run,
         (
-            MarkCommitted(done.manifest.ref),
+            *mark,
             SendToSlots(CheckpointCommitted(attempt=run.attempt, checkpoint=checkpoint)),
             ReportCheckpoint(done.taken.report(Outcome.COMMITTED, now_ms)),
             *(AnswerRequest(token, RequestDone(checkpoint)) for token in done.taken.requests),
             *following,
             *export,
             *deletes,
+            *forgettable(run, done.manifest),
         ),
         None,
+    )
+
+
+def forgettable(run: Running, manifest: Manifest) -> tuple[ForgetSplits, ...]:
+    """Only now: every manifest that follows has these splits in its ``done``, older ones carry their own enumerator state, and a source
+    that lets go of what it has been told is done lets go of nothing whose output may still be lost."""
+    return tuple(
+        ForgetSplits(run.attempt, source.operator, below)
+        for source in manifest.sources
+        if (below := done_prefix(source.done)) > 0
     )
 
 

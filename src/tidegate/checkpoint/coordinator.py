@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from tidegate.checkpoint import cleanup, committing, flight, granting, publication, repeats
+from tidegate.checkpoint import cleanup, committing, flight, granting, marking, publication, repeats
 from tidegate.checkpoint import events as ev
 from tidegate.checkpoint.effects import AnswerRequest, Effect, RequestFailed, SendToSlots
 from tidegate.checkpoint.events import Event, Failure
@@ -71,11 +71,12 @@ def _handle(plan: CheckpointPlan, run: Running, event: Event) -> Turn:
             run, more, leave = committing.on_tick(plan, run, now_ms)
             if leave is not None:
                 return run, (*effects, *more), leave
+            run, mark = marked(run, event)
             run, again, leave = repeats.on_tick(plan, run, now_ms)
             if leave is not None or not any(source.tells_time(now_ms) for source in run.sources):
-                return run, (*effects, *more, *again), leave
+                return run, (*effects, *more, *mark, *again), leave
             run, told, leave = _assign(run, now_ms)
-            return run, (*effects, *more, *again, *told), leave
+            return run, (*effects, *more, *mark, *again, *told), leave
         case ev.BacklogSeen(_, attempt, far_behind) if attempt == run.attempt:
             return _repaced(plan, run, far_behind=far_behind), (), None
         case ev.CheckpointRequested(_, token):
@@ -102,6 +103,9 @@ def _handle(plan: CheckpointPlan, run: Running, event: Event) -> Turn:
             return committing.on_committed(plan, run, now_ms, checkpoint)
         case ev.SinksFailed(now_ms, attempt, checkpoint, failure) if attempt == run.attempt:
             return committing.on_failed(run, now_ms, checkpoint, failure)
+        case ev.CommittedMarked() | ev.MarkUnknown():
+            run, effects = marked(run, event)
+            return run, effects, None
         case ev.CleanupDone(_, attempt, undeletable, untried) if attempt == run.attempt:
             return cleanup.on_done(run, untried, undeletable)
         case (
@@ -124,7 +128,6 @@ def _handle(plan: CheckpointPlan, run: Running, event: Event) -> Turn:
             | ev.SlotSaid()
             | ev.SplitsDiscovered()
             | ev.ManifestRefused()
-            | ev.CommittedMarked()
             | ev.CleanupDone()
             | ev.SavepointExported()
             | ev.SavepointFailed()
@@ -164,6 +167,21 @@ def farewell(plan: CheckpointPlan, run: Running, now_ms: int) -> tuple[Effect, .
 
 def discovered(plan: CheckpointPlan, run: Running, event: ev.SplitsDiscovered) -> Running:
     return _granted(plan, _with_source(run, event.operator, lambda source: source.on_looked(event)))
+
+
+def marked(
+    run: Running, event: ev.CommittedMarked | ev.MarkUnknown | ev.ClockTicked
+) -> tuple[Running, tuple[Effect, ...]]:
+    """News of the marker that is being written, or time to write it again."""
+    effects: tuple[Effect, ...] = ()
+    match event:
+        case ev.CommittedMarked(_, ref):
+            now = marking.on_marked(run.marking, ref)
+        case ev.MarkUnknown(now_ms, ref):
+            now = marking.on_unmarked(run.marking, ref, now_ms)
+        case ev.ClockTicked(now_ms):
+            now, effects = marking.on_tick(run.marking, now_ms)
+    return replace(run, marking=now), effects
 
 
 def begin(run: Running, now_ms: int) -> Turn:

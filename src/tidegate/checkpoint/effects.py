@@ -12,7 +12,9 @@ from typing import TypeAlias
 from tidegate.checkpoint.events import Failure
 from tidegate.checkpoint.layout import ManifestRef
 from tidegate.checkpoint.manifest import Manifest, Restored
+from tidegate.checkpoint.numbering import UNNUMBERED
 from tidegate.checkpoint.statistics import CheckpointReport
+from tidegate.model.batch_ids import Numbering
 from tidegate.model.ids import Attempt, CheckpointId, OperatorId, SlotIndex
 from tidegate.model.messages import SlotMessage
 from tidegate.model.snapshot import Committable
@@ -36,6 +38,8 @@ class ListLocation:
     attempt: Attempt
     verify_chunks: bool = False
     """Read all state of the checkpoints, too: one that is damaged is passed over."""
+    ask_targets: bool = False
+    """Ask the sinks first what their targets remember of this pipeline."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +73,8 @@ class CommitSinks:
     attempt: Attempt
     checkpoint: CheckpointId
     committables: CommittablesBySink
-    marked: bool = False
-    """A marker says that all of them are visible: nothing has to be committed, only what a sink keeps in memory may be missing."""
+    numbering: Numbering = UNNUMBERED
+    """Which batches they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +84,8 @@ class SweepSinks:
     attempt: Attempt
     older_than: Attempt
     keep: CommittablesBySink
+    numbering: Numbering = UNNUMBERED
+    """Which batches come next."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +116,7 @@ class StoreManifest:
 
 @dataclass(frozen=True, slots=True)
 class MarkCommitted:
-    """Create ``layout.committed_key(ref)``. → CommittedMarked."""
+    """Create ``layout.committed_key(ref)``. → CommittedMarked or MarkUnknown."""
 
     ref: ManifestRef
 
@@ -175,9 +181,9 @@ class ExportSavepoint:
 
 @dataclass(frozen=True, slots=True)
 class ForgetSplits:
-    """Splits of ``operator`` under ``below`` are done in a completed checkpoint: its enumerator may forget them.
+    """Splits of ``operator`` under ``below`` are done in a checkpoint whose output is visible: its enumerator may forget them.
 
-    Advice: nothing is reported back, and an enumerator that keeps everything stays correct.
+    Advice, repeated with every commit: nothing is reported back, and an enumerator that keeps everything stays correct.
     """
 
     attempt: Attempt

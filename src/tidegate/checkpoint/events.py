@@ -14,7 +14,7 @@ from tidegate.checkpoint.layout import ManifestRef
 from tidegate.checkpoint.manifest import Manifest, Restored
 from tidegate.model.ids import Attempt, CheckpointId, OperatorId
 from tidegate.model.messages import SourceExhausted, SourceTime, SplitsWanted, SubtaskAcked, SubtaskDeclined
-from tidegate.model.snapshot import Split
+from tidegate.model.snapshot import Published, Split
 
 NO_CLAIM = Attempt(0)
 """Attempts count from 1."""
@@ -50,6 +50,8 @@ class Facts:
     """Manifests of the lineage that cannot be decoded, with the reason."""
     keys: tuple[str, ...] = ()
     """All keys of the location."""
+    published: tuple[tuple[OperatorId, Published], ...] = ()
+    """The newest output that each sink's target remembers, where it remembers any and has been asked."""
 
 
 # --- start and time ---------------------------------------------------------------------------------------------
@@ -256,7 +258,15 @@ class ManifestUnknown:
 
 @dataclass(frozen=True, slots=True)
 class CommittedMarked:
-    """The marker was written, was there, or could not be written: it is for people, nothing waits for it."""
+    """The marker stands: it was written, or was there."""
+
+    now_ms: int
+    ref: ManifestRef
+
+
+@dataclass(frozen=True, slots=True)
+class MarkUnknown:
+    """The marker may stand, or not."""
 
     now_ms: int
     ref: ManifestRef
@@ -384,6 +394,7 @@ Event: TypeAlias = (
     | ManifestRefused
     | ManifestUnknown
     | CommittedMarked
+    | MarkUnknown
     | CleanupDone
     | CheckpointRequested
     | SavepointRequested

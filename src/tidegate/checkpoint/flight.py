@@ -22,6 +22,7 @@ from tidegate.checkpoint.effects import (
 )
 from tidegate.checkpoint.events import Failure
 from tidegate.checkpoint.layout import ManifestRef, manifest_key
+from tidegate.checkpoint.numbering import numbering_of
 from tidegate.checkpoint.plan import CheckpointPlan
 from tidegate.checkpoint.repeats import verdict
 from tidegate.checkpoint.retention import BEFORE_ALL
@@ -161,9 +162,12 @@ def _store(plan: CheckpointPlan, run: Running, now_ms: int, flight: Acked) -> Tu
         return run, (), Broken(_bug(f"no subtask sent a snapshot of {', '.join(missing)}"))
     try:
         drained = taken.kind is CheckpointKind.FINAL and (run.orders.draining or plan.config.drain)
-        manifest = assemble(plan, taken.ref, taken.kind, run.base, taken.acks, run.sources, drained=drained)
+        manifest = assemble(
+            plan, taken.ref, taken.kind, run.base, taken.acks, run.sources, drained=drained, numbering=run.numbering
+        )
     except ValueError as error:
         return run, (), Broken(_bug(f"the acknowledgements of checkpoint {taken.ref} contradict each other: {error}"))
+    run = replace(run, numbering=numbering_of(manifest))
     return run.moved(Storing(taken, manifest)), (StoreManifest(manifest),), None
 
 

@@ -28,12 +28,12 @@ from tidegate.checkpoint.layout import (
     parse,
 )
 from tidegate.checkpoint.manifest import Import, Manifest, decode, encode
-from tidegate.checkpoint.ports import BlobStore, Spread, delete_all, one_by_one
+from tidegate.checkpoint.numbering import UNNUMBERED
+from tidegate.checkpoint.ports import Spread, one_by_one
 from tidegate.checkpoint.savepoint import (
     Savepoint,
     copy_chunk,
     create_same,
-    read_savepoint,
     sizes_of,
     stored_chunks,
     without_committables,
@@ -41,6 +41,7 @@ from tidegate.checkpoint.savepoint import (
 from tidegate.model.errors import InvalidQuery
 from tidegate.model.ids import OperatorId, PipelineId, SlotIndex
 from tidegate.model.snapshot import ChunkHandle, OperatorSnapshot
+from tidegate.ports.store import BlobStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +67,11 @@ def find(path: str, open_store: Callable[[str], BlobStore]) -> Importable:
 
 
 def _find_savepoint(path: str, store: BlobStore) -> Importable:
-    savepoint = read_savepoint(store)
-    if savepoint is None:
+    data = store.read(SAVEPOINT_KEY)
+    if data is None:
         raise _nothing_there(path, store)
-    origin = Import(source=path, checksum=checksum_of(savepoint), checkpoint=savepoint.manifest.checkpoint)
+    savepoint = decode(Savepoint, SAVEPOINT_KEY, data)
+    origin = Import(source=path, checksum=_checksum(data), checkpoint=savepoint.manifest.checkpoint)
     return Importable(origin, savepoint.manifest, store, savepoint=True, drained=savepoint.drained)
 
 
@@ -85,12 +87,13 @@ def _find_checkpoint(path: str, open_store: Callable[[str], BlobStore], location
             f"checkpoint {ref} of {location} may hold output that is not visible yet: starting elsewhere would lose it",
             hint="start the old query once more and take a savepoint of it, or name an older checkpoint",
         )
-    origin = Import(source=path, checksum=checksum_of(manifest), checkpoint=manifest.checkpoint)
+    origin = Import(source=path, checksum=_checksum(data), checkpoint=manifest.checkpoint)
     return Importable(origin, without_committables(manifest), store, savepoint=False, drained=manifest.drained)
 
 
-def checksum_of(document: Savepoint | Manifest) -> str:
-    return f"{zlib.crc32(encode(document)):08x}"
+def _checksum(data: bytes) -> str:
+    """Of the document as it is stored: a later version would encode it with more fields, and call it another one."""
+    return f"{zlib.crc32(data):08x}"
 
 
 def perform_import(
@@ -131,6 +134,10 @@ def relocated(manifest: Manifest, pipeline: PipelineId) -> tuple[Manifest, dict[
         pipeline=pipeline,
         attempt=ref.attempt,
         parent=None,
+        # In the name of another pipeline: no target remembers it of this one.
+        written=(),
+        # Batches get the name of the new pipeline, and begin at 0.
+        numbering=UNNUMBERED,
         operators=tuple(entry(old) for old in manifest.operators),
     )
     return moved, {chunk_key(old): chunk_key(new) for old, new in names.items()}
@@ -141,9 +148,9 @@ def delete_claimed(found: Importable) -> tuple[str, ...]:
 
     Returns what could not be deleted, with the reason.
     """
-    problems = delete_all(found.store, tuple(stored_chunks(found.manifest)))
+    problems = found.store.delete_many(tuple(stored_chunks(found.manifest)))
     if not problems:
-        problems = delete_all(found.store, (SAVEPOINT_KEY,))
+        problems = found.store.delete_many((SAVEPOINT_KEY,))
     return tuple(f"{key}: {problem}" for key, problem in problems.items())
 
 

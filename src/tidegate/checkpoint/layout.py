@@ -9,6 +9,7 @@
     state/static/t<digest>               part of a static table, named by its content; no manifest names it
     checkpoints/000042-000007/manifest   exists ⇔ checkpoint 42 of attempt 7 is complete
     checkpoints/000042-000007/committed  its sink commits are done
+    begin/<source>/000042-000007-<asked>  where a source that checkpoint 42 does not know begins; 000000-000000: from the very start
     history/000017                       statistics of the last checkpoints, for people; replaced by the next number
     batches/<sink>/waiting/<attempt>-<subtask>-<n>    rows or messages that wait for code of the user on the driver
     batches/<sink>/done/000042-000007    that code has been through checkpoint 42 of attempt 7
@@ -34,6 +35,7 @@ ATTEMPTS_PREFIX = "attempts/"
 CHECKPOINTS_PREFIX = "checkpoints/"
 STATE_PREFIX = "state/"
 STATIC_PREFIX = "state/static/t"
+BEGIN_PREFIX = "begin/"
 HISTORY_PREFIX = "history/"
 BATCHES_PREFIX = "batches/"
 PROBE_PREFIX = "probe/"
@@ -48,6 +50,7 @@ _MANIFEST = re.compile(r"checkpoints/(\d{6,})-(\d{6,})/manifest")
 _COMMITTED = re.compile(r"checkpoints/(\d{6,})-(\d{6,})/committed")
 _CHUNK = re.compile(r"state/([^/]+/(\d{6,})-[^/]+)")
 _CHUNK_NAME = re.compile(r"[^/]+/(\d{6,})-\d{5,}-(\d{6,})-\d+")
+_BEGIN = re.compile(r"begin/[^/]+/(\d{6,})-(\d{6,})-([0-9a-f]{8})")
 _HISTORY = re.compile(r"history/(\d{6,})")
 _WAITING = re.compile(r"batches/[^/]+/waiting/(\d{6,})-(\d{5,})-(\d{6,})")
 _DONE = re.compile(r"batches/[^/]+/done/(\d{6,})-(\d{6,})")
@@ -104,6 +107,18 @@ def manifest_key(ref: ManifestRef) -> str:
 
 def committed_key(ref: ManifestRef) -> str:
     return f"checkpoints/{ref.checkpoint:06d}-{ref.attempt:06d}/committed"
+
+
+def begin_key(source: OperatorId, base: ManifestRef, asked: str) -> str:
+    """``base``: the checkpoint from which the query goes on. ``asked``: digest of what the user's options say about the beginning.
+    No part of ``Key``: recovery never looks at it, and nobody deletes it."""
+    return f"{BEGIN_PREFIX}{source}/{base.checkpoint:06d}-{base.attempt:06d}-{asked}"
+
+
+def begin_base(key: str, asked: str) -> ManifestRef | None:
+    """The checkpoint of a decision with the same ``asked``; None for any other key."""
+    match = _BEGIN.fullmatch(key)
+    return ManifestRef(CheckpointId(int(match[1])), Attempt(int(match[2]))) if match and match[3] == asked else None
 
 
 def history_key(number: int) -> str:

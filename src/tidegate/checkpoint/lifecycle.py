@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tidegate.checkpoint import committing, coordinator, ending, recovering, trigger
+from tidegate.checkpoint import committing, coordinator, ending, marking, recovering, remembered, trigger
 from tidegate.checkpoint import effects as ef
 from tidegate.checkpoint import events as ev
 from tidegate.checkpoint.ending import Step
@@ -55,11 +55,13 @@ def step(plan: CheckpointPlan, state: State, event: Event) -> Step:
             return recovering.retry_later(plan, state, now_ms, "the claim", failure)
 
         case Listing(session, attempt), ev.LocationListed(_, of, facts) if of == attempt:
+            if session.accept_duplicates and remembered.newest_attempt(facts) >= attempt:
+                return recovering.claim(session, Attempt(attempt + 1), automatic=False)
             match choose(plan, attempt, facts, accept_duplicates=session.accept_duplicates):
                 case Refusal() as refusal:
                     return LookingFirst(session, attempt, refusal), (ef.LookForClaim(attempt, None),)
                 case Choice() as choice:
-                    chosen = WritingRestored(session, attempt, choice)
+                    chosen = WritingRestored(replace(session, compared=True), attempt, choice)
                     return chosen, (recovering.write_restored(chosen),)
         case Listing(), ev.ListingFailed(now_ms, of, failure) if of == state.attempt:
             return recovering.retry_later(plan, state, now_ms, "the listing of the location", failure)
@@ -87,8 +89,9 @@ def step(plan: CheckpointPlan, state: State, event: Event) -> Step:
         case CommittingRestored(session, attempt, Choice(manifest) as choice), ev.SinksCommitted(_, of, checkpoint) if (
             of == attempt and manifest is not None and manifest.checkpoint == checkpoint
         ):
-            sweeping, effects = recovering.sweep(plan, session, attempt, choice)
-            return sweeping, (ef.MarkCommitted(manifest.ref), *effects)
+            recording, mark = marking.begin(manifest.ref)
+            sweeping, effects = recovering.sweep(plan, session, attempt, choice, recording)
+            return sweeping, (*mark, *effects)
         case CommittingRestored(session, attempt, choice), ev.SinksFailed(now_ms, of, _, failure) if of == attempt:
             stuck = committing.not_visible(choice.manifest, failure) if choice.manifest is not None else failure
             return ending.without_slots(plan, session, attempt, now_ms, stuck)
@@ -96,13 +99,23 @@ def step(plan: CheckpointPlan, state: State, event: Event) -> Step:
             retry.at_ms is not None and now_ms >= retry.at_ms
         ):
             return recovering.commit_restored(plan, state, manifest, now_ms)
-        case Sweeping(), ev.SinksSwept(_, of) if of == state.attempt:
-            return recovering.swept(plan, replace(state, swept=True))
-        case Sweeping(), ev.CleanupDone(_, of) if of == state.attempt:
-            return recovering.swept(plan, replace(state, cleaned=True))
+        case Sweeping(), ev.SinksSwept(now_ms, of) if of == state.attempt:
+            return recovering.swept(plan, replace(state, swept=True), now_ms)
+        case Sweeping(), ev.CleanupDone(now_ms, of) if of == state.attempt:
+            return recovering.swept(plan, replace(state, cleaned=True), now_ms)
+        case Sweeping(), ev.CommittedMarked(_, ref):
+            return replace(state, marking=marking.on_marked(state.marking, ref)), ()
+        case (Sweeping() | Ending()) as held, ev.MarkUnknown(now_ms, ref):
+            return replace(held, marking=marking.on_unmarked(held.marking, ref, now_ms)), ()
+        case Sweeping(), ev.ClockTicked(now_ms):
+            recording, mark = marking.on_tick(state.marking, now_ms)
+            return replace(state, marking=recording), mark
 
         case Deploying(session, run), ev.SplitsDiscovered(_, of) if of == run.attempt:
             return Deploying(session, coordinator.discovered(plan, run, event)), ()
+        case Deploying(session, run), ev.CommittedMarked() | ev.MarkUnknown() | ev.ClockTicked():
+            run, effects = coordinator.marked(run, event)
+            return Deploying(session, run), effects
         case Deploying(session, run), ev.SlotsReady(now_ms, of) if of == run.attempt:
             return _begin(plan, session, run, now_ms)
         case Deploying(session, run) | Active(session, run), ev.AttemptFailed(now_ms, of, failure) if of == run.attempt:
@@ -121,28 +134,32 @@ def step(plan: CheckpointPlan, state: State, event: Event) -> Step:
 
         case Ending(_, attempt), ev.SlotsFree(_, of) if of == attempt:
             return ending.ended(replace(state, free=True))
-        case Ending(_, attempt, _, owed), ev.SinksCommitted(_, of, checkpoint) if of == attempt and checkpoint == owed:
-            return ending.ended(replace(state, owed=None))
-        case Ending(_, attempt, _, owed), ev.SinksFailed(_, of, checkpoint) if of == attempt and checkpoint == owed:
-            return ending.ended(replace(state, owed=None))  # The next start repeats it from the manifest.
+        case Ending(_, attempt), ev.SinksCommitted(now_ms, of, checkpoint) if of == attempt:
+            return ending.committed(state, now_ms, checkpoint)
+        case Ending(), ev.CommittedMarked(_, ref):
+            return ending.ended(replace(state, marking=marking.on_marked(state.marking, ref)))
+        case Ending(_, attempt), ev.SinksFailed(_, of, checkpoint) if of == attempt:
+            return ending.uncommitted(state, checkpoint)
+        case Ending(), ev.ClockTicked(now_ms):
+            return ending.on_tick(state, now_ms)
         case Ending(_, attempt), ev.SavepointExported(_, of, checkpoint, target) if of == attempt:
             return ending.exported(state, checkpoint, target)
         case Ending(_, _, RestartAt()), ev.StopRequested():
-            return replace(state, then=ef.Stopped()), ()
+            return ending.ended(replace(state, then=ef.Stopped()))
         case BackingOff(session, attempt, until_ms), ev.ClockTicked(now_ms) if now_ms >= until_ms:
             return recovering.claim(session, Attempt(attempt + 1), automatic=True)
 
         case (
-            Claiming(session)
-            | Listing(session)
-            | WritingRestored(session)
-            | LookingFirst(session)
-            | CommittingRestored(session)
-            | Sweeping(session)
-            | BackingOff(session),
-            ev.StopRequested(),
+            Claiming()
+            | Listing()
+            | WritingRestored()
+            | LookingFirst()
+            | CommittingRestored()
+            | Sweeping()
+            | BackingOff(),
+            ev.StopRequested(now_ms),
         ):
-            return ending.over(ef.Stopped(), session)
+            return ending.undeployed(plan, state, now_ms, ef.Stopped())
         case (
             (Claiming() | Listing() | WritingRestored() | LookingFirst()) as waiting,
             ev.ClockTicked(now_ms),
@@ -188,6 +205,7 @@ def step(plan: CheckpointPlan, state: State, event: Event) -> Step:
             | ev.ManifestRefused()
             | ev.ManifestUnknown()
             | ev.CommittedMarked()
+            | ev.MarkUnknown()
             | ev.CleanupDone()
             | ev.CheckpointRequested()
             | ev.SavepointRequested()

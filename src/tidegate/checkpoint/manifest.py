@@ -3,8 +3,8 @@
 A document is one header line (``tidegate crc32=9a0b… bytes=123``) and a body. The header is what tells damage from truth.
 ``pipeline.json`` alone is plain JSON, for people and other tools; its checksum is one of its fields.
 
-A format is a word and a number, ``manifest/1``. Fields may be added to a format; whatever an older Tidegate would misunderstand
-raises the number, and an older Tidegate then says so instead of guessing.
+A format is a word and a number, ``manifest/1``, as ``model/formats.py`` describes it: documents of every number are read, and an
+older Tidegate that does not know a number says so instead of guessing.
 """
 
 from __future__ import annotations
@@ -12,16 +12,19 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
+from tidegate.checkpoint.invariants import contradiction, contradiction_in_source
 from tidegate.checkpoint.layout import IMPORTED, PIPELINE_KEY, ManifestRef, chunk_key
+from tidegate.model import formats
+from tidegate.model.batch_ids import Numbering
 from tidegate.model.elements import WATERMARK_MIN_US, CheckpointKind
 from tidegate.model.errors import CorruptSnapshot, InvalidQuery
 from tidegate.model.ids import Attempt, CheckpointId, OperatorId, PipelineId
 from tidegate.model.shape import StateShape
-from tidegate.model.snapshot import ChunkHandle, Committable, OperatorSnapshot, SplitPosition
+from tidegate.model.snapshot import ChunkHandle, Committable, OperatorSnapshot, Published, SplitPosition
 
 _HEADER = re.compile(rb"tidegate crc32=([0-9a-f]{8}) bytes=(\d{1,15})\n")
 _HEADER_BYTES_MAX = 64
@@ -47,14 +50,21 @@ class SourceState(msgspec.Struct, frozen=True, kw_only=True):
     """Largest event time of all that is done; of a document that does not say so: nothing is known."""
 
     def __post_init__(self) -> None:
-        stop = -1
-        for interval in self.done:
-            if not stop < interval.start < interval.stop:
-                raise ValueError(f"done ranges of {self.operator} are not disjoint, sorted and apart: {self.done}")
-            stop = interval.stop
-        numbers = [position.split.number for position in self.open]
-        if len(set(numbers)) != len(numbers):
-            raise ValueError(f"a split of {self.operator} is open twice: {sorted(numbers)}")
+        if (wrong := contradiction_in_source(self)) is not None:
+            raise ValueError(wrong)
+
+
+class Written(msgspec.Struct, frozen=True, order=True, array_like=True):
+    """The newest output that a sink has ever prepared."""
+
+    sink: OperatorId
+    attempt: Attempt
+    checkpoint: CheckpointId
+
+    @property
+    def published(self) -> Published:
+        """As its target remembers it, once it is visible."""
+        return Published(self.attempt, self.checkpoint)
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True, tag_field="format", tag="manifest/1"):
@@ -77,25 +87,15 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, tag_field="format", ta
     """Every operator of the query that took the checkpoint and has state: one without an entry is damage, not a new one."""
     shapes: tuple[StateShape, ...] = ()
     """What the state of an operator means, as ``CheckpointPlan.shapes`` of the query that took the checkpoint."""
+    written: tuple[Written, ...] = ()
+    """Of each sink that has prepared anything, sorted: what its target should remember. Documents of earlier versions do not say it."""
+    numbering: Numbering | None = None
+    """Which batch of its sink the carried output is. None in documents of earlier versions: ids were numbers of checkpoints."""
 
     def __post_init__(self) -> None:
         # Runs when we build one to write and again when one is decoded: both sides check.
-        if self.checkpoint < 1 or self.attempt < IMPORTED:
-            raise ValueError(f"checkpoint and attempt count from 1, not {self.checkpoint} and {self.attempt}")
-        if self.attempt == IMPORTED and (
-            self.parent is not None or any(entry.committables for entry in self.operators)
-        ):
-            raise ValueError("an imported checkpoint has neither a parent nor output to publish")
-        if self.parent is not None and self.parent[0] >= self.checkpoint:
-            raise ValueError(f"parent {self.parent[0]} is not older than {self.checkpoint}")
-        if not 1 <= self.parallelism <= self.max_parallelism:
-            raise ValueError(f"parallelism {self.parallelism} is not within 1 … {self.max_parallelism}")
-        entries = [(snapshot.operator, snapshot.subtask) for snapshot in self.operators]
-        if entries != sorted(set(entries)):
-            raise ValueError("operator entries are not sorted or not unique")
-        missing = sorted(set(self.stateful) - {operator for operator, _ in entries})
-        if missing:
-            raise ValueError(f"the state of {', '.join(missing)} is missing")
+        if (wrong := contradiction(self)) is not None:
+            raise ValueError(wrong)
 
     @property
     def ends_pipeline(self) -> bool:
@@ -145,6 +145,10 @@ class Restored(msgspec.Struct, frozen=True, kw_only=True, tag_field="format", ta
 
     attempt: Attempt
     checkpoint: tuple[CheckpointId, Attempt] | None = None
+    accepted: tuple[Published, ...] = ()
+    """Output beyond the checkpoint, or of copies of the location, that the user allowed to come twice."""
+    batches_lost: int = 0
+    """How many batches beyond the checkpoint a sink may have got, so that their ids are not given out again."""
 
     @property
     def ref(self) -> ManifestRef | None:
@@ -201,31 +205,33 @@ def decode(kind: type[Document], key: str, data: bytes) -> Document:
     if zlib.crc32(body) != int(header[1], 16):
         raise _corrupt(key, "its checksum does not match its content")
     try:
-        return msgspec.msgpack.decode(body, type=kind)
-    except (msgspec.ValidationError, msgspec.DecodeError) as error:
+        return formats.decode(body, kind)
+    except (msgspec.ValidationError, msgspec.DecodeError, UnicodeDecodeError) as error:
         _refuse_newer(kind, key, lambda: msgspec.msgpack.decode(body, type=_AnyFormat))
         raise _corrupt(key, f"it cannot be understood: {error}") from error
 
 
 def encode_pipeline(document: PipelineDocument) -> bytes:
-    signed = msgspec.structs.replace(document, checksum=_pipeline_checksum(document))
-    return msgspec.json.format(msgspec.json.encode(signed), indent=2) + b"\n"
+    fields = msgspec.json.decode(msgspec.json.encode(document))
+    return msgspec.json.format(msgspec.json.encode(fields | {"checksum": _pipeline_checksum(fields)}), indent=2) + b"\n"
 
 
 def decode_pipeline(data: bytes) -> PipelineDocument:
     """What ``pipeline.json`` holds; raises as ``decode`` does."""
     try:
-        document = msgspec.json.decode(data, type=PipelineDocument)
+        document = formats.decode(data, PipelineDocument, decoder=msgspec.json.decode)
+        fields = msgspec.json.decode(data)
     except (msgspec.ValidationError, msgspec.DecodeError, UnicodeDecodeError) as error:
         _refuse_newer(PipelineDocument, PIPELINE_KEY, lambda: msgspec.json.decode(data, type=_AnyFormat))
         raise _corrupt(PIPELINE_KEY, f"it cannot be understood: {error}") from error
-    if document.checksum != _pipeline_checksum(document):
+    if fields.get("checksum") != _pipeline_checksum(fields):
         raise _corrupt(PIPELINE_KEY, "its checksum does not match its content")
     return msgspec.structs.replace(document, checksum="")
 
 
-def _pipeline_checksum(document: PipelineDocument) -> str:
-    return f"{zlib.crc32(msgspec.json.encode(msgspec.structs.replace(document, checksum=''))):08x}"
+def _pipeline_checksum(fields: dict[str, Any]) -> str:
+    """Of the fields as they are stored: a version that knows more or fewer of them finds the same."""
+    return f"{zlib.crc32(msgspec.json.encode(fields | {'checksum': ''})):08x}"
 
 
 class _AnyFormat(msgspec.Struct):

@@ -7,6 +7,8 @@ from typing import TypeAlias
 
 from tidegate.checkpoint.effects import Outcome
 from tidegate.checkpoint.events import CheckpointRequested, SavepointRequested
+from tidegate.checkpoint.layout import ManifestRef
+from tidegate.checkpoint.marking import Marking
 from tidegate.checkpoint.orders import NO_ORDERS, Orders
 from tidegate.checkpoint.recovery import Choice, Refusal
 from tidegate.checkpoint.restart import NO_RESTARTS, Restarts
@@ -29,6 +31,8 @@ class Session:
     accept_duplicates: bool = False
     next_checkpoint: CheckpointId = FIRST_CHECKPOINT
     """Above every number this driver has used, completed or not."""
+    compared: bool = False
+    """The location agrees with what the targets remember, or the user has accepted that it does not. Restarts do not ask again."""
 
     def asked(self, event: CheckpointRequested | SavepointRequested) -> Session:
         """Remembered until an attempt runs."""
@@ -113,6 +117,8 @@ class Sweeping:
     choice: Choice
     swept: bool = False
     cleaned: bool = True
+    marking: Marking | None = None
+    """That the restored output is visible is being recorded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,9 +149,13 @@ class Ending:
     session: Session
     attempt: Attempt
     then: Outcome | RestartAt
-    owed: CheckpointId | None = None
-    """A commit that is running and worth waiting for: the query ends when its output is visible."""
+    owed: ManifestRef | None = None
+    """Its commit is running and worth waiting for: the query ends when its output is visible."""
+    marking: Marking | None = None
+    """The commit that is being recorded. A target may have forgotten it when the query is started again: then only the marker tells."""
     free: bool = False
+    until_ms: int | None = None
+    """Neither the commit nor its marker is waited for longer; the next start commits again what no marker names. None: for neither."""
 
 
 @dataclass(frozen=True, slots=True)

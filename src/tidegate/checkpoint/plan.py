@@ -108,16 +108,26 @@ class CheckpointPlan:
             values = getattr(self, name)
             if list(values) != sorted(set(values)):
                 raise ValueError(f"{name} are not sorted or not unique: {values}")
+        timed = [one.source for one in self.source_times]
+        if timed != sorted(set(timed)):
+            raise ValueError(f"source_times are not sorted or not unique: {timed}")
 
     def has_subtask(self, subtask: SubtaskId) -> bool:
         at = bisect_left(self.subtasks, subtask)
         return at < len(self.subtasks) and self.subtasks[at] == subtask
 
     def stream_of(self, source: OperatorId) -> OperatorId | None:
-        return next((one.stream for one in self.source_times if one.source == source), None)
+        time = self._time_of(source)
+        return None if time is None else time.stream
 
     def delay_us_of(self, source: OperatorId) -> int | None:
-        return next((one.delay_us for one in self.source_times if one.source == source), None)
+        time = self._time_of(source)
+        return None if time is None else time.delay_us
+
+    def _time_of(self, source: OperatorId) -> SourceEventTime | None:
+        at = bisect_left(self.source_times, source, key=lambda one: one.source)
+        found = self.source_times[at : at + 1]
+        return found[0] if found and found[0].source == source else None
 
     @property
     def slots(self) -> tuple[SlotIndex, ...]:

@@ -1,85 +1,14 @@
-"""What the coordinator's shell needs from a store, and the question every store is asked before it is trusted."""
+"""How the checkpoint location is worked with: many objects at a time, and the question every store is asked before it is trusted."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import TypeAlias
 
 from tidegate.checkpoint.layout import PROBE_PREFIX
-from tidegate.model.errors import InvalidQuery, TidegateError
-from tidegate.state.encoded import Encoded
-
-
-@dataclass(frozen=True, slots=True)
-class Created:
-    """The object did not exist and exists now, whole."""
-
-
-@dataclass(frozen=True, slots=True)
-class AlreadyThere:
-    """An object stands under this key already; it was not touched."""
-
-
-CreateOutcome: TypeAlias = Created | AlreadyThere
-
-
-class BlobStore(Protocol):
-    """Flat keys, immutable objects. Reads see every finished create; no rename, no overwrite, no directories."""
-
-    def create(self, key: str, data: bytes) -> CreateOutcome:
-        """Create-if-absent, atomically and whole: of two callers at once exactly one gets ``Created``.
-
-        Raises ``Unavailable`` when the outcome is unknown: the object may exist, or appear later.
-        """
-        ...
-
-    def read(self, key: str) -> bytes | None:
-        """The object's bytes, or None when there is none. Raises ``Unavailable`` when the store does not answer."""
-        ...
-
-    def list(self, prefix: str) -> tuple[str, ...]:
-        """All keys that start with ``prefix``, sorted. Shows every create that had finished when the call began: recovery relies on it."""
-        ...
-
-    def delete(self, key: str) -> None:
-        """Remove the object; one that is not there is no error."""
-        ...
-
-
-@runtime_checkable
-class PutsOwn(Protocol):
-    """What a store has that takes large objects in pieces, as they lie in memory."""
-
-    def put_own(self, key: str, data: Encoded) -> None:
-        """Store an object, whole or not at all, under a key that nobody but the caller can form: it may replace an earlier try of his.
-
-        Raises ``Unavailable`` when the outcome is unknown.
-        """
-        ...
-
-
-@runtime_checkable
-class DeletesMany(Protocol):
-    """What a store has that deletes many objects in less time than one after the other."""
-
-    def delete_many(self, keys: Sequence[str]) -> dict[str, str]:
-        """Delete them in no particular order; one that is not there is no error. Those that could not be deleted, with the reason."""
-        ...
-
-
-def delete_all(store: BlobStore, keys: Sequence[str]) -> dict[str, str]:
-    """Delete the keys, which may happen in any order. Those that could not be deleted, with the reason."""
-    if isinstance(store, DeletesMany):
-        return store.delete_many(keys)
-    problems: dict[str, str] = {}
-    for key in keys:
-        try:
-            store.delete(key)
-        except TidegateError as error:
-            problems[key] = error.message
-    return problems
-
+from tidegate.model.errors import InvalidQuery
+from tidegate.ports.store import AlreadyThere, Created, CreateOutcome
 
 Spread: TypeAlias = Callable[[Callable[[str], object], Mapping[str, int]], None]
 """``(do, sizes)``: ``do`` for every key, perhaps several at a time; ``sizes``: how many bytes it handles for each.

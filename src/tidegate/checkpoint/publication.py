@@ -7,13 +7,11 @@ from dataclasses import replace
 from tidegate.checkpoint import committing, orders
 from tidegate.checkpoint.effects import (
     Effect,
-    ForgetSplits,
     ReportCheckpoint,
     SendToSlots,
 )
 from tidegate.checkpoint.events import Afterwards, Failure
 from tidegate.checkpoint.flight import overtaken
-from tidegate.checkpoint.intervals import done_prefix
 from tidegate.checkpoint.manifest import Manifest
 from tidegate.checkpoint.plan import CheckpointPlan
 from tidegate.checkpoint.running import (
@@ -68,13 +66,7 @@ def _complete(plan: CheckpointPlan, run: Running, now_ms: int, taken: Taken, man
         orders=run.orders.completed(taken.ref) if taken.kind in ALONE else run.orders,
     )
     completed, commit = committing.ask_first(completed, now_ms)
-    # Only now: every manifest that follows has these splits in its ``done``, and older ones carry their own enumerator state.
-    forget = tuple(
-        ForgetSplits(run.attempt, before.operator, below)
-        for before in run.sources
-        if (below := done_prefix(states[before.operator].done)) > done_prefix(before.done)
-    )
-    return completed, (*effects, *commit, *forget), None
+    return completed, (*effects, *commit), None
 
 
 def on_exported(run: Running, checkpoint: CheckpointId, target: str, failure: Failure | None) -> Turn:

@@ -11,6 +11,8 @@ from tidegate.checkpoint.effects import Effect
 from tidegate.checkpoint.ending import Step
 from tidegate.checkpoint.events import Failure
 from tidegate.checkpoint.manifest import Manifest, Restored
+from tidegate.checkpoint.marking import Marking
+from tidegate.checkpoint.numbering import numbering_of
 from tidegate.checkpoint.orders import NO_ORDERS
 from tidegate.checkpoint.phases import (
     Claiming,
@@ -26,6 +28,7 @@ from tidegate.checkpoint.phases import (
 from tidegate.checkpoint.plan import CheckpointPlan
 from tidegate.checkpoint.recovery import Choice
 from tidegate.checkpoint.running import Running
+from tidegate.checkpoint.savepoint import without_committables
 from tidegate.model.errors import Bug, Unavailable
 from tidegate.model.ids import Attempt
 
@@ -37,12 +40,13 @@ def claim(session: Session, attempt: Attempt, *, automatic: bool) -> Step:
 
 
 def list_location(session: Session, attempt: Attempt) -> ef.ListLocation:
-    return ef.ListLocation(attempt, verify_chunks=session.accept_duplicates)
+    return ef.ListLocation(attempt, verify_chunks=session.accept_duplicates, ask_targets=not session.compared)
 
 
 def document(attempt: Attempt, choice: Choice) -> Restored:
     chosen = choice.manifest
-    return Restored(attempt=attempt, checkpoint=None if chosen is None else (chosen.checkpoint, chosen.attempt))
+    restored = None if chosen is None else (chosen.checkpoint, chosen.attempt)
+    return Restored(attempt=attempt, checkpoint=restored, accepted=choice.accepted, batches_lost=choice.batches_lost)
 
 
 def write_restored(state: WritingRestored) -> ef.WriteRestored:
@@ -57,9 +61,10 @@ def restored_stands(plan: CheckpointPlan, state: WritingRestored, now_ms: int) -
 
 
 def act(plan: CheckpointPlan, session: Session, attempt: Attempt, choice: Choice, now_ms: int) -> Step:
-    """The look found nobody: repeat the commits of the restored checkpoint, or go on when it carries none."""
+    """The look found nobody: repeat the commits of the restored checkpoint, or go on when there are none. Output that a marker calls
+    visible is not committed again: whoever set its target back may not want it there, and the target may have forgotten it."""
     manifest = choice.manifest
-    if manifest is None or not manifest.committables():
+    if manifest is None or choice.published or not manifest.committables():
         return sweep(plan, session, attempt, choice)
     return commit_restored(plan, CommittingRestored(session, attempt, choice), manifest, now_ms)
 
@@ -71,15 +76,23 @@ def commit_restored(plan: CheckpointPlan, state: CommittingRestored, manifest: M
     if tries > committing.TRIES_MAX:
         failure = committing.not_visible(manifest, committing.unanswered(timeout_ms))
         return ending.without_slots(plan, state.session, state.attempt, now_ms, failure)
-    commit = ef.CommitSinks(state.attempt, manifest.checkpoint, manifest.committables(), marked=state.choice.published)
+    commit = ef.CommitSinks(
+        state.attempt,
+        manifest.checkpoint,
+        manifest.committables(),
+        numbering=numbering_of(manifest),
+    )
     return replace(state, retry=Retry(tries, now_ms + timeout_ms)), (commit,)
 
 
-def sweep(plan: CheckpointPlan, session: Session, attempt: Attempt, choice: Choice) -> Step:
+def sweep(
+    plan: CheckpointPlan, session: Session, attempt: Attempt, choice: Choice, marking: Marking | None = None
+) -> Step:
     keep = choice.manifest.committables() if choice.manifest is not None else ()
     # However late this lands, it can only touch attempts that our claim has fenced already.
     older_than = attempt if plan.rules.late_is_harmless else NEWEST_POSSIBLE
-    sweeping, effects = Sweeping(session, attempt, choice), (ef.SweepSinks(attempt, older_than, keep),)
+    aborts = ef.SweepSinks(attempt, older_than, keep, numbering=choice.numbering)
+    sweeping, effects = Sweeping(session, attempt, choice, marking=marking), (aborts,)
     if not is_over(plan, session, choice):
         return sweeping, effects
     left = retention.from_lineage(choice.lineage, choice.garbage).plan_round(
@@ -91,14 +104,18 @@ def sweep(plan: CheckpointPlan, session: Session, attempt: Attempt, choice: Choi
     return replace(sweeping, cleaned=False), (*effects, delete)
 
 
-def swept(plan: CheckpointPlan, state: Sweeping) -> Step:
+def swept(plan: CheckpointPlan, state: Sweeping, now_ms: int) -> Step:
     """Deploys, or says that there is nothing left to do."""
     if not (state.swept and state.cleaned):
         return state, ()
     if is_over(plan, state.session, state.choice):
-        return ending.over(ef.Finished(), state.session)
+        return ending.undeployed(plan, state, now_ms, ef.Finished())
+    # All that it carries is visible by now: nobody hands it on, so that no later commit brings it to a target that was set back.
+    manifest = None if state.choice.manifest is None else without_committables(state.choice.manifest)
     run = prepare(plan, state.session, state.attempt, state.choice)
-    return Deploying(state.session, run), (ef.Deploy(state.attempt, state.choice.manifest),)
+    return Deploying(state.session, replace(run, base=manifest, marking=state.marking)), (
+        ef.Deploy(state.attempt, manifest),
+    )
 
 
 def prepare(plan: CheckpointPlan, session: Session, attempt: Attempt, choice: Choice) -> Running:
@@ -112,6 +129,7 @@ def prepare(plan: CheckpointPlan, session: Session, attempt: Attempt, choice: Ch
         sources=tuple(sources.at_start(plan, operator, states.get(operator)) for operator in plan.sources),
         retention=retention.from_lineage(choice.lineage, choice.garbage),
         restarts=session.restarts,
+        numbering=choice.numbering,
     )
 
 

@@ -7,16 +7,20 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from tidegate.checkpoint import layout
+from tidegate.checkpoint import layout, remembered
 from tidegate.checkpoint.changes import fit
 from tidegate.checkpoint.events import Facts, Failure
+from tidegate.checkpoint.going_back import PassedOver, cannot_have_published, given_up, no_proof
+from tidegate.checkpoint.invariants import every_source_tells_its_progress, splits_come_from_an_enumerator
 from tidegate.checkpoint.layout import ManifestRef
 from tidegate.checkpoint.manifest import Manifest, Restored, decode
+from tidegate.checkpoint.numbering import UNNUMBERED, above, numbering_of
 from tidegate.checkpoint.plan import CheckpointPlan
+from tidegate.model.batch_ids import Numbering
 from tidegate.model.elements import CheckpointKind
 from tidegate.model.errors import CorruptSnapshot
 from tidegate.model.ids import Attempt, CheckpointId, OperatorId
-from tidegate.model.snapshot import Committable
+from tidegate.model.snapshot import Published
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +38,16 @@ class Choice:
     """How the query differs from the one that took the checkpoint; for the user."""
     published: bool = False
     """A marker says that all output the checkpoint carries is visible."""
+    accepted: tuple[Published, ...] = ()
+    """Output beyond it that comes twice, as the user allows."""
+    batches_lost: int = 0
+    """How many batches beyond it a sink may have got, and nobody can read which."""
+
+    @property
+    def numbering(self) -> Numbering:
+        """Of all batches that may have been given out."""
+        known = UNNUMBERED if self.manifest is None else numbering_of(self.manifest)
+        return above(known, self.batches_lost)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +70,13 @@ def facts_from(
     read: Callable[[str], bytes | None],
     *,
     verify_chunks: bool = False,
+    published: tuple[tuple[OperatorId, Published], ...] = (),
 ) -> Facts:
     """Sort a listing made after claim ``attempt`` was written, reading only the documents the choice depends on.
 
     ``verify_chunks``: a checkpoint with a damaged chunk counts as damaged. It reads all state, so only somebody who is
-    ready to go back further asks for it; without it the slot that needs the chunk finds out.
+    ready to go back further asks for it; without it the slot that needs the chunk finds out. ``published``: what targets had said
+    before the listing, so that the manifest of whatever they know had to be in it.
     Raises ``CorruptSnapshot`` when a ``restored`` document is damaged: without it the lineage is unknown.
     """
     keys = tuple(sorted(keys))
@@ -71,15 +87,17 @@ def facts_from(
         manifests=manifests,
         committed=frozenset(key.ref for key in parsed if isinstance(key, layout.CommittedKey)),
         keys=keys,
+        published=published,
     )
     writers = {key.attempt for key in parsed if isinstance(key, layout.RestoredKey)}
     if plan.rules.unknown_is_unknown:
         # Whoever stored a manifest had seen its ``restored`` stand; so if that is not listed, it has to be found missing.
         writers.update(ref.attempt for ref in manifests if ref.attempt != layout.IMPORTED)
     at = max((writer for writer in writers if writer < attempt), default=None)
-    # The chain is followed until enough checkpoints are known; older attempts cannot matter any more.
+    # The chain is followed until enough checkpoints are known, and to the oldest attempt of which a target holds something.
+    oldest = min((one.attempt for _, one in published if one.attempt), default=attempt)
     while at is not None and (
-        not facts.restored or len(candidates(plan, attempt, facts)) < plan.config.checkpoints_retained
+        not facts.restored or at > oldest or len(candidates(plan, attempt, facts)) < plan.config.checkpoints_retained
     ):
         key = layout.restored_key(at)
         data = read(key)
@@ -164,72 +182,62 @@ def choose(plan: CheckpointPlan, attempt: Attempt, facts: Facts, *, accept_dupli
     """The newest restorable checkpoint of the lineage, or the reason why none may be restored."""
     lineage = candidates(plan, attempt, facts)
     stored = frozenset(facts.keys)
-    passed: list[ManifestRef] = []
-    problems: list[str] = []
+    passed: list[PassedOver] = []
     for ref in lineage:
         manifest = facts.readable.get(ref)
         if manifest is not None and manifest.kind in REQUESTED and not plan.rules.requests_are_ordinary:
             continue
-        problem = _problem(facts, ref, manifest, stored)
+        problem = _problem(plan, facts, ref, manifest, stored)
         if manifest is None or problem is not None:
-            passed.append(ref)
-            problems.append(f"{ref}: {problem}")
+            passed.append(PassedOver(ref, problem or "its manifest was not read"))
             continue
         proven = not plan.rules.fall_back_with_proof or accept_duplicates
-        if passed and not proven and not _cannot_have_published(facts, passed, manifest):
-            return _no_proof(passed[0], ref, problems)
+        harmless = not passed or cannot_have_published(facts, passed, manifest)
+        if not proven and not harmless:
+            return Refusal(no_proof(passed, ref))
         published = ref in facts.committed
         fitted = fit(plan, manifest, published=published)
         if isinstance(fitted, Failure):
             return Refusal(fitted)
+        contradiction = None if accept_duplicates else remembered.contradiction(facts, ref)
+        if contradiction is not None:
+            return Refusal(contradiction)
         kept, garbage = _kept(facts, lineage, ref), _garbage(facts, attempt, lineage)
-        return Choice(fitted.manifest, kept, _next(facts), garbage, fitted.notes, published)
+        history = lineage[lineage.index(ref) :]
+        left = given_up(facts, passed, manifest)
+        notes = (*fitted.notes, *left, *remembered.brought_back(facts, manifest, history))
+        accepted = remembered.accepted(facts, ref)
+        lost = _batches_lost(facts, ref, went_back=not harmless)
+        return Choice(fitted.manifest, kept, _next(facts), garbage, notes, published, accepted, lost)
     if passed:
         return Refusal(
             Failure(
                 CorruptSnapshot.code,
-                "no checkpoint can be restored:\n  " + "\n  ".join(problems),
+                "no checkpoint can be restored:\n  " + "\n  ".join(map(str, passed)),
                 hint="restore the files from a copy, or start at a new checkpointLocation",
                 retryable=False,
             )
         )
-    return Choice(None, (), _next(facts), _garbage(facts, attempt, lineage))
+    contradiction = None if accept_duplicates else remembered.contradiction(facts, None)
+    if contradiction is not None:
+        return Refusal(contradiction)
+    garbage = _garbage(facts, attempt, lineage)
+    lost = _batches_lost(facts, None, went_back=False)
+    notes = tuple(given_up(facts, (), None))
+    accepted = remembered.accepted(facts, None)
+    return Choice(None, (), _next(facts), garbage, notes, accepted=accepted, batches_lost=lost)
 
 
-def _problem(facts: Facts, ref: ManifestRef, manifest: Manifest | None, stored: frozenset[str]) -> str | None:
+def _problem(
+    plan: CheckpointPlan, facts: Facts, ref: ManifestRef, manifest: Manifest | None, stored: frozenset[str]
+) -> str | None:
     if manifest is None:
         return facts.damaged.get(ref, "its manifest was not read")
+    # A source without a word about it would start from its beginning, beside state that knows its rows.
+    for words in (*every_source_tells_its_progress(manifest, plan.sources), *splits_come_from_an_enumerator(manifest)):
+        return words
     missing = sorted(manifest.chunk_keys() - stored)
     return f"{missing[0]} is missing" if missing else None
-
-
-def _cannot_have_published(facts: Facts, passed: list[ManifestRef], target: Manifest) -> bool:
-    """Proof that restoring ``target`` repeats no output: nothing above it had anything to publish that it has not.
-
-    A missing ``committed`` is no proof, nor is a transaction that is still prepared: its author's commit may be in flight.
-    A manifest that cannot be read is no proof either.
-    """
-    carried = _all_committables(target)
-    return all(
-        manifest is not None and _all_committables(manifest) <= carried
-        for manifest in (facts.readable.get(ref) for ref in passed)
-    )
-
-
-def _all_committables(manifest: Manifest) -> frozenset[tuple[OperatorId, Committable]]:
-    return frozenset((entry.operator, one) for entry in manifest.operators for one in entry.committables)
-
-
-def _no_proof(newest: ManifestRef, older: ManifestRef, problems: list[str]) -> Refusal:
-    return Refusal(
-        Failure(
-            CorruptSnapshot.code,
-            f"checkpoint {newest} cannot be restored, and its output may be visible already, so going back to "
-            f"{older} could double rows:\n  " + "\n  ".join(problems),
-            hint='restore the files from a copy; or accept duplicates: .option("onCorruptCheckpoint", "fallBack")',
-            retryable=False,
-        )
-    )
 
 
 def _kept(facts: Facts, lineage: tuple[ManifestRef, ...], chosen: ManifestRef) -> tuple[Manifest, ...]:
@@ -239,8 +247,22 @@ def _kept(facts: Facts, lineage: tuple[ManifestRef, ...], chosen: ManifestRef) -
 
 
 def _next(facts: Facts) -> CheckpointId:
-    """Above every number ever used, dead branches included: numbers only rise."""
-    return CheckpointId(max((ref.checkpoint for ref in facts.manifests), default=0) + 1)
+    """Above every number that a manifest, a marker, a restore or a target knows, dead branches included: none is given out again."""
+    known = {ref.checkpoint for ref in (*facts.manifests, *facts.committed)}
+    for restored in facts.restored.values():
+        known.update(published.checkpoint for published in restored.accepted)
+        known.update((restored.ref.checkpoint,) if restored.ref is not None else ())
+    known.update(published.checkpoint for _, published in facts.published)
+    return CheckpointId(max(known, default=0) + 1)
+
+
+def _batches_lost(facts: Facts, chosen: ManifestRef | None, *, went_back: bool) -> int:
+    """How many ids of batches may have been given out beyond the chosen checkpoint: one for each number, at most. Attempts that restored
+    the same one before, and came to nothing, pass on what they knew."""
+    lost = max((one.batches_lost for one in facts.restored.values() if one.ref == chosen), default=0)
+    if not went_back and not remembered.beyond(facts, chosen):
+        return lost
+    return max(lost, _next(facts) - 1 - (0 if chosen is None else chosen.checkpoint))
 
 
 def _garbage(facts: Facts, attempt: Attempt, lineage: tuple[ManifestRef, ...]) -> tuple[str, ...]:

@@ -9,12 +9,15 @@ from tidegate.checkpoint.effects import Effect
 from tidegate.checkpoint.events import Failure
 from tidegate.checkpoint.layout import ManifestRef
 from tidegate.checkpoint.manifest import Manifest
+from tidegate.checkpoint.marking import Marking
+from tidegate.checkpoint.numbering import UNNUMBERED
 from tidegate.checkpoint.orders import NO_ORDERS, Orders
 from tidegate.checkpoint.restart import Restarts
 from tidegate.checkpoint.retention import Retention
 from tidegate.checkpoint.sources import SplitAssigner
 from tidegate.checkpoint.statistics import CheckpointReport, FailureReason, LateSubtask, Outcome, acked_times
 from tidegate.checkpoint.trigger import Trigger
+from tidegate.model.batch_ids import Numbering
 from tidegate.model.elements import CheckpointKind
 from tidegate.model.ids import Attempt, CheckpointId, OperatorId, SlotIndex
 from tidegate.model.messages import SubtaskAcked
@@ -125,6 +128,8 @@ class Running:
     """Checkpoints between trigger and completion, oldest first; at most one of them is being stored or looked after."""
     commits: tuple[Commit, ...] = ()
     """At most two, oldest first: the first one's sinks are being asked, the second one waits."""
+    marking: Marking | None = None
+    """The commit that is being recorded."""
     cleaning: bool = False
     failures_in_a_row: int = 0
     repeat_at_ms: int = 0
@@ -134,6 +139,8 @@ class Running:
     orders: Orders = NO_ORDERS
     exhausted: frozenset[tuple[OperatorId, SlotIndex]] = frozenset()
     """Source subtasks that have emitted everything there is."""
+    numbering: Numbering = UNNUMBERED
+    """Of all batches, those in manifests included that may or may not have been stored: an id is given out once."""
 
     def flight(self, checkpoint: CheckpointId | None) -> Flight | None:
         return next((one for one in self.flights if one.taken.ref.checkpoint == checkpoint), None)

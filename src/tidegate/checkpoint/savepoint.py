@@ -16,10 +16,12 @@ from tidegate.checkpoint.effects import ExportSavepoint
 from tidegate.checkpoint.events import SavepointExported, SavepointFailed
 from tidegate.checkpoint.layout import SAVEPOINT_KEY, chunk_key
 from tidegate.checkpoint.manifest import Manifest, decode, encode
-from tidegate.checkpoint.ports import BlobStore, Created, Spread, delete_all, one_by_one, probe
+from tidegate.checkpoint.numbering import settled
+from tidegate.checkpoint.ports import Spread, one_by_one, probe
 from tidegate.checkpoint.storing import failure_of
 from tidegate.model.errors import CorruptSnapshot, InvalidQuery, TidegateError, Unavailable
 from tidegate.model.snapshot import ChunkHandle
+from tidegate.ports.store import BlobStore, Created
 
 
 class Savepoint(msgspec.Struct, frozen=True, kw_only=True, tag_field="format", tag="savepoint/1"):
@@ -41,7 +43,7 @@ class Savepoint(msgspec.Struct, frozen=True, kw_only=True, tag_field="format", t
 def without_committables(manifest: Manifest) -> Manifest:
     """The same checkpoint once its output is visible."""
     operators = tuple(msgspec.structs.replace(entry, committables=()) for entry in manifest.operators)
-    return msgspec.structs.replace(manifest, operators=operators)
+    return msgspec.structs.replace(manifest, operators=operators, numbering=settled(manifest))
 
 
 def perform_export(
@@ -94,7 +96,7 @@ def export(
         # A document whose creation is reported as failed may still appear, and must be whole then; a refused one cannot.
         may_appear = chunks_stand and isinstance(error, Unavailable)
         if not may_appear:
-            delete_all(target, sorted(made))
+            target.delete_many(sorted(made))
         raise
 
 

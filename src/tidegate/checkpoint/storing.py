@@ -33,6 +33,7 @@ from tidegate.checkpoint.events import (
     ManifestRefused,
     ManifestStored,
     ManifestUnknown,
+    MarkUnknown,
     RestoredRefused,
     RestoredUnknown,
     RestoredWritten,
@@ -40,10 +41,11 @@ from tidegate.checkpoint.events import (
 from tidegate.checkpoint.layout import STATE_PREFIX, claim_key, committed_key, manifest_key, restored_key
 from tidegate.checkpoint.manifest import Claim, Committed, Restored, decode, encode
 from tidegate.checkpoint.plan import CheckpointPlan
-from tidegate.checkpoint.ports import BlobStore, Created, DeletesMany, delete_all
 from tidegate.checkpoint.recovery import facts_from
 from tidegate.model.errors import CorruptSnapshot, TidegateError, Unavailable
-from tidegate.model.ids import Attempt
+from tidegate.model.ids import Attempt, OperatorId
+from tidegate.model.snapshot import Published
+from tidegate.ports.store import BlobStore, Created
 
 CHUNKS_AT_ONCE = 100
 """Deleted between two looks at the clock."""
@@ -54,7 +56,17 @@ StorageEffect: TypeAlias = (
 """What ``perform`` performs; ``isinstance`` knows it, so that no shell has to list them again."""
 
 
-def perform(plan: CheckpointPlan, effect: StorageEffect, store: BlobStore, now_ms: Callable[[], int]) -> Event:
+AskTargets: TypeAlias = Callable[[], tuple[tuple[OperatorId, Published], ...]]
+"""What the targets of the sinks remember of this pipeline. Raises ``TidegateError`` when one does not answer."""
+
+
+def perform(
+    plan: CheckpointPlan,
+    effect: StorageEffect,
+    store: BlobStore,
+    now_ms: Callable[[], int],
+    ask_targets: AskTargets = tuple,
+) -> Event:
     """Do what ``effect`` says and report it. An outcome the store cannot tell is reported as unknown, never guessed."""
     match effect:
         case WriteClaim():
@@ -63,9 +75,11 @@ def perform(plan: CheckpointPlan, effect: StorageEffect, store: BlobStore, now_m
             return _restored(effect, store, now_ms)
         case ListLocation(attempt, verify_chunks):
             try:
+                # Before the listing: the manifest of whatever is visible by now is in it.
+                published = ask_targets() if effect.ask_targets else ()
                 keys = store.list("")
-                _refuse_lost_claims(attempt, keys, store)
-                facts = facts_from(plan, attempt, keys, store.read, verify_chunks=verify_chunks)
+                refuse_lost_claims(attempt, keys, store)
+                facts = facts_from(plan, attempt, keys, store.read, verify_chunks=verify_chunks, published=published)
                 return LocationListed(now_ms(), attempt, facts)
             except TidegateError as error:
                 return ListingFailed(now_ms(), attempt, failure_of(error))
@@ -73,7 +87,7 @@ def perform(plan: CheckpointPlan, effect: StorageEffect, store: BlobStore, now_m
             try:
                 newer = store.read(claim_key(Attempt(attempt + 1))) is not None
                 if not newer:
-                    _refuse_lost_claims(attempt, (), store, oldest=attempt)
+                    refuse_lost_claims(attempt, (), store, oldest=attempt)
             except TidegateError as error:
                 return LookFailed(now_ms(), attempt, about, failure_of(error))
             return LookAnswered(now_ms(), attempt, about, newer)
@@ -83,8 +97,7 @@ def perform(plan: CheckpointPlan, effect: StorageEffect, store: BlobStore, now_m
             try:
                 store.create(committed_key(ref), encode(Committed(checkpoint=ref.checkpoint, attempt=ref.attempt)))
             except TidegateError:
-                # The marker is for people: its absence proves nothing, so nothing waits for it.
-                return CommittedMarked(now_ms(), ref)
+                return MarkUnknown(now_ms(), ref)
             return CommittedMarked(now_ms(), ref)
         case Delete():
             return _delete(effect, store, now_ms)
@@ -102,7 +115,7 @@ def error_from(failure: Failure) -> TidegateError:
     return error
 
 
-def _refuse_lost_claims(attempt: Attempt, listed: tuple[str, ...], store: BlobStore, oldest: int = 1) -> None:
+def refuse_lost_claims(attempt: Attempt, listed: tuple[str, ...], store: BlobStore, oldest: int = 1) -> None:
     """Claims are dense and never deleted, so a location without them is not the one we know.
 
     A mount point whose disk is gone is an empty directory that takes every write. Without this, an attempt would
@@ -165,9 +178,9 @@ def _delete(effect: Delete, store: BlobStore, now_ms: Callable[[], int]) -> Even
     while done < len(effect.keys):
         if now_ms() >= deadline_ms:
             return CleanupDone(now_ms(), effect.attempt, tuple(undeletable), effect.keys[done:])
-        at_once = CHUNKS_AT_ONCE if isinstance(store, DeletesMany) else 1
+        at_once = CHUNKS_AT_ONCE if store.deletes_together else 1
         together = _together(effect.keys[done : done + at_once])
-        undeletable += delete_all(store, together).items()
+        undeletable += store.delete_many(together).items()
         done += len(together)
     return CleanupDone(now_ms(), effect.attempt, tuple(undeletable))
 

@@ -4,25 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
 
 from tidegate.checkpoint import layout
 from tidegate.checkpoint.layout import ManifestRef
-from tidegate.checkpoint.ports import BlobStore, PutsOwn, delete_all
 from tidegate.model.errors import Bug, CorruptSnapshot, Unavailable
 from tidegate.model.ids import Attempt, OperatorId, SlotIndex
+from tidegate.model.snapshot import Published
+from tidegate.ports.store import BlobStore
 from tidegate.state.encoded import Encoded
 
 DONE_RETAINED = 2_000
 """Twice as many as checkpoints can be retained: whichever of them is restored, its batches are known to be done."""
 TRIM_EVERY = 100
-
-
-@runtime_checkable
-class UsesLocation(Protocol):
-    """A sink, or a committer, that keeps something beside the checkpoints. Told where before anything else is asked of it."""
-
-    def use(self, store: BlobStore) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +42,7 @@ class Batches:
         """The key under which ``data`` is durable. Raises ``Unavailable`` when that is not known."""
         key = layout.waiting_key(self._sink, attempt, subtask, number)
         # Refused means that our own earlier try landed: nobody else can form this name.
-        if isinstance(self._store, PutsOwn):
-            self._store.put_own(key, Encoded.of(data))
-        else:
-            self._store.create(key, data)
+        self._store.put_own(key, Encoded.of(data))
         return key
 
     def read(self, key: str) -> bytes:
@@ -72,7 +62,7 @@ class Batches:
 
     def delete(self, keys: Iterable[str]) -> None:
         """Raises ``Unavailable`` when some of them could not be deleted."""
-        if problems := delete_all(self._store, tuple(keys)):
+        if problems := self._store.delete_many(tuple(keys)):
             key, problem = next(iter(problems.items()))
             raise Unavailable(f"cannot delete {key}: {problem}", hint="it is tried again")
 
@@ -86,8 +76,15 @@ class Batches:
         if self._marked % TRIM_EVERY == 0:
             self._trim()
 
+    def newest_done(self) -> Published | None:
+        """Of the newest attempt that has marked any. None: no batch was ever done, as far as is known."""
+        return max((Published(ref.attempt, ref.checkpoint) for ref in self._done()), default=None)
+
     def _trim(self) -> None:
-        prefix = f"{layout.BATCHES_PREFIX}{self._sink}/done/"
-        refs = sorted(ref for key in self._store.list(prefix) if (ref := layout.done_ref(key)) is not None)
-        for ref in refs[:-DONE_RETAINED]:
+        for ref in self._done()[:-DONE_RETAINED]:
             self._store.delete(layout.done_key(self._sink, ref))
+
+    def _done(self) -> list[ManifestRef]:
+        """Oldest first."""
+        keys = self._store.list(f"{layout.BATCHES_PREFIX}{self._sink}/done/")
+        return sorted(ref for key in keys if (ref := layout.done_ref(key)) is not None)

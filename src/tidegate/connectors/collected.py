@@ -7,9 +7,11 @@ import io
 import msgspec
 import polars as pl
 
+from tidegate.model import formats
 from tidegate.model.errors import CorruptSnapshot
 from tidegate.model.ids import CheckpointId
 from tidegate.model.snapshot import Committable
+from tidegate.ports.sink import SinkWriter
 
 
 class RowsToCommit(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="rows/1"):
@@ -19,7 +21,7 @@ class RowsToCommit(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", 
     total: int
 
 
-class CollectingWriter:
+class CollectingWriter(SinkWriter):
     """Keeps the rows of an epoch, the first ``rows_max`` of them, until the barrier.
 
     ``whole``: the rows of an epoch are the whole result (output mode ``complete``), so that none at all is a result, too; the frame says
@@ -56,7 +58,7 @@ class CollectingWriter:
 def decode_rows(committable: Committable) -> tuple[pl.DataFrame, int]:
     """The rows of a committable, and how many were written in all."""
     try:
-        payload = msgspec.msgpack.decode(committable.payload, type=RowsToCommit)
+        payload = formats.decode(committable.payload, RowsToCommit)
         return pl.read_ipc_stream(io.BytesIO(payload.rows)), payload.total
-    except (msgspec.DecodeError, msgspec.ValidationError, pl.exceptions.PolarsError, OSError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, pl.exceptions.PolarsError, OSError) as error:
         raise CorruptSnapshot(f"the rows of checkpoint {committable.checkpoint} cannot be decoded: {error}") from error

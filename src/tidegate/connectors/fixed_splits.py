@@ -9,23 +9,33 @@ import msgspec
 from tidegate.model.errors import CorruptSnapshot
 from tidegate.model.snapshot import Split
 from tidegate.operators.values import decoded
+from tidegate.ports.source import SplitEnumerator
 
 
 class FixedSplits(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="fixed-splits/1"):
     payloads: tuple[bytes, ...]
 
 
-class FixedEnumerator:
+class FixedEnumerator(SplitEnumerator):
     """Discovers all splits in the first round. Restored splits win over the options: their number is fixed at first start."""
 
     endless = True
-    """All splits are dealt out at once: they move through time together, so none may wait for another to end."""
     ordered = True
-    """Rows of a split come in the order of their time, or nearly."""
 
-    def __init__(self, plan: Callable[[], tuple[bytes, ...]], *, bounded: bool) -> None:
+    def __init__(
+        self,
+        plan: Callable[[], tuple[bytes, ...]],
+        *,
+        bounded: bool,
+        asked: str | None = None,
+        check: Callable[[int, int, bytes], None] = lambda _number, _count, _payload: None,
+    ) -> None:
+        """``asked``: as in ``SplitEnumerator``. ``check``: raises CorruptSnapshot for a restored split, one of ``count``, that cannot
+        be read."""
         self._plan = plan
         self._stops = bounded
+        self._check = check
+        self.asked = asked
         self._splits: tuple[Split, ...] | None = None
 
     @property
@@ -38,6 +48,9 @@ class FixedEnumerator:
         self._splits = _numbered(self._plan())
         return self._splits
 
+    def begin(self, now_ms: int) -> bytes:
+        return msgspec.msgpack.encode(FixedSplits(payloads=self._plan()))
+
     def snapshot(self) -> bytes:
         return msgspec.msgpack.encode(FixedSplits(payloads=tuple(split.payload for split in self._splits or ())))
 
@@ -48,8 +61,19 @@ class FixedEnumerator:
         found = dict(enumerate(stored)) | {split.number: split.payload for split in known}
         if sorted(found) != list(range(len(found))):
             raise CorruptSnapshot(f"the source knows {len(found)} splits, but their numbers have gaps")
+        for number, payload in found.items():
+            self._check(number, len(found), payload)
         self._splits = _numbered(tuple(found[number] for number in range(len(found))))
         return self._splits
+
+
+def check_part(what: str, number: int, count: int, part: int, of: int) -> None:
+    """Raises CorruptSnapshot for a split that is another part than the one it stands for: values would be missing or come twice."""
+    if (part, of) != (number, count):
+        raise CorruptSnapshot(
+            f"split {number} of {count} of the {what} says that it is part {part} of {of}",
+            hint="restore an older checkpoint: this one was not written by Tidegate",
+        )
 
 
 def _numbered(payloads: tuple[bytes, ...]) -> tuple[Split, ...]:

@@ -88,6 +88,16 @@ class Options:
             if self.text(name) is not None:
                 raise InvalidQuery(f"option {name!r} of the {self.what} is not supported", hint=hint)
 
+    def refuse_others(self, defaults: Mapping[str, str], *, hint: str) -> None:
+        """The same of options of which Spark's default is built. The default itself, which PySpark's methods pass for what the user has
+        not said, changes nothing."""
+        for name, default in defaults.items():
+            value = self.text(name, default)
+            # Words are meant in any case; a value such as NaN is not.
+            is_word = default.islower() or default.isupper()
+            if value != default and not (is_word and (value or "").lower() == default.lower()):
+                self.refuse(name, hint=f"{hint} ({name}={default} is what is built)")
+
     def ignore(self, *names: str) -> None:
         """These exist in Spark and cannot change results here."""
         self._asked.update(name.lower() for name in names)

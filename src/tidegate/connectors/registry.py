@@ -10,15 +10,16 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Protocol, TypeVar, cast
 
-from tidegate.checkpoint.ports import BlobStore
-from tidegate.connectors.batches import UsesLocation
 from tidegate.model.config import QueryConfig
 from tidegate.model.errors import InvalidQuery
-from tidegate.operators.output_directory import OpenDirectory, ReachesDirectories
-from tidegate.operators.ports import SinkCommitter, SinkConnector, SourceConnector, SplitEnumerator
 from tidegate.plan.relational import Scan, Sink
+from tidegate.ports.directory import OpenDirectory
+from tidegate.ports.side import ConnectorSide
+from tidegate.ports.sink import SinkCommitter, SinkConnector
+from tidegate.ports.source import SourceConnector, SplitEnumerator
+from tidegate.ports.store import BlobStore
 
-Side = TypeVar("Side", SourceConnector, SplitEnumerator, SinkConnector, SinkCommitter)
+Side = TypeVar("Side", bound=ConnectorSide)
 
 
 class SourceFormat(Protocol):
@@ -118,9 +119,9 @@ class RealConnectors:
         return self._at_home(_sink(sink).committer(sink))
 
     def _at_home(self, side: Side) -> Side:
-        if self._store is not None and isinstance(side, UsesLocation):
+        if self._store is not None:
             side.use(self._store)
-        if self._open_directory is not None and isinstance(side, ReachesDirectories):
+        if self._open_directory is not None:
             side.reach(self._open_directory)
         return side
 

@@ -11,13 +11,18 @@ class Quiet:
     def __init__(self) -> None:
         self._since_ms: float | None = None
         self._answered_ms: float | None = None
+        self.longest_pause_ms = 0.0
+        """Between two of these answers."""
 
     def rows(self) -> None:
         """There were some."""
         self._since_ms = self._answered_ms = None
+        self.longest_pause_ms = 0.0
 
     def nothing(self, now_ms: float) -> None:
         """The answer was that there are none."""
+        if self._answered_ms is not None:
+            self.longest_pause_ms = max(self.longest_pause_ms, now_ms - self._answered_ms)
         self._answered_ms = now_ms
         if self._since_ms is None:
             self._since_ms = now_ms

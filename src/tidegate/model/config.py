@@ -103,6 +103,8 @@ class QueryConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Directory for rows whose user function raises; empty: the error ends the attempt."""
     allow_dropped_state: bool = False
     """State of an operator that the query no longer has is given up instead of refused."""
+    drop_in_flight: bool = False
+    """Rows that a barrier overtook are given up where the query has changed so that they do not fit; False: it is refused."""
     restart_strategy: RestartStrategy = RestartStrategy.EXPONENTIAL
     restart_failures_max: int = 3
     """Failure rate: more failures than this …"""

@@ -63,6 +63,11 @@ class Idle:
 
 
 @dataclass(frozen=True, slots=True)
+class Active:
+    """Said by a source to its own outputs only: its channels count again, although no rows have come."""
+
+
+@dataclass(frozen=True, slots=True)
 class SourceStatus:
     """Sent by a source into its own chain only: how far event time may go, as far as the source knows."""
 

@@ -52,6 +52,10 @@ class Unavailable(TidegateError):
     code = "UNAVAILABLE"
 
 
+class Outdated(Unavailable):
+    """What this attempt was told at its beginning holds no longer: waiting does not help, a new attempt does."""
+
+
 class Fenced(TidegateError):
     """A newer attempt owns the pipeline: stop, touch nothing."""
 

@@ -9,6 +9,9 @@ import msgspec
 CheckpointId = NewType("CheckpointId", int)
 """Strictly increasing over the whole life of a pipeline, restarts included."""
 
+BatchId = NewType("BatchId", int)
+"""Number of a batch of one sink, as the user's function gets it: dense, other than the number of the checkpoint that made the batch."""
+
 Attempt = NewType("Attempt", int)
 """One run of the barrier stage; dense, claimed in the checkpoint location, fences all earlier runs."""
 

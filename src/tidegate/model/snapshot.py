@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import groupby
+from typing import NamedTuple
 
 import msgspec
 
 from tidegate.model.elements import WATERMARK_MIN_US
-from tidegate.model.ids import CheckpointId, OperatorId, SlotIndex
+from tidegate.model.ids import Attempt, CheckpointId, OperatorId, SlotIndex
 
 INLINE_BYTES_MAX = 64 * 1024
 """State smaller than this travels in the acknowledgement and lives in the manifest: small files are slow everywhere."""
@@ -99,6 +100,26 @@ def by_checkpoint(committables: Iterable[Committable]) -> Iterator[tuple[Checkpo
     """Those of each checkpoint, all of it in the order of commits."""
     ordered = sorted(committables, key=lambda one: one.place)
     return ((checkpoint, list(group)) for checkpoint, group in groupby(ordered, key=lambda one: one.checkpoint))
+
+
+class Published(NamedTuple):
+    """What one attempt prepared for one checkpoint. Ordered as published: a later attempt goes on where an earlier one was."""
+
+    attempt: Attempt
+    """0: the target remembers numbers of checkpoints only."""
+    checkpoint: CheckpointId
+    """0: the target remembers attempts only."""
+
+    def __str__(self) -> str:
+        if not self.attempt:
+            return f"checkpoint {self.checkpoint}"
+        return (
+            f"checkpoint {self.checkpoint} of attempt {self.attempt}" if self.checkpoint else f"attempt {self.attempt}"
+        )
+
+
+NOTHING_PUBLISHED = Published(Attempt(0), CheckpointId(0))
+"""What a target says that has nothing of this pipeline and would remember it for ever."""
 
 
 class InFlight(msgspec.Struct, frozen=True, kw_only=True):

@@ -34,6 +34,8 @@ from tidegate.state.table import KeyedTable
 class AggregateOperator(Tabled[KeyedTable]):
     """Input: rows of ``partial_schema``, keys of this subtask's key groups only. Output: ``Aggregate.schema``."""
 
+    flushes = True
+
     def __init__(self, node: Aggregate, context: OperatorContext) -> None:
         super().__init__()
         self._node = node

@@ -10,17 +10,20 @@ import polars as pl
 from tidegate.eventtime.generator import GeneratorState, SplitWatermarks
 from tidegate.model.elements import WATERMARK_MAX_US, Batch, Output, SourceStatus, Watermark
 from tidegate.model.ids import CheckpointId
-from tidegate.operators.protocol import OperatorContext, OperatorState, Stateless
+from tidegate.operators.protocol import Operator, OperatorContext, OperatorState
+from tidegate.operators.values import decoded
 from tidegate.plan.relational import AssignWatermark
 
 
-class AssignWatermarkOperator(Stateless):
+class AssignWatermarkOperator(Operator):
     """Passes rows on and follows each batch with the watermark it allows. Watermarks from above end here, except the last."""
 
     def __init__(self, node: AssignWatermark, context: OperatorContext) -> None:
         super().__init__()
         self._column = node.column
-        restored = tuple(msgspec.msgpack.decode(value, type=GeneratorState) for value in context.restored.values)
+        restored = tuple(
+            decoded(value, GeneratorState, "the watermark of a source") for value in context.restored.values
+        )
         self._splits = SplitWatermarks(node.delay_us, restored)
 
     def on_batch(self, batch: Batch) -> Iterator[Output]:

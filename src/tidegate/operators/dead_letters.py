@@ -7,11 +7,11 @@ import polars as pl
 from tidegate.model.elements import Rejected
 from tidegate.model.ids import CheckpointId
 from tidegate.operators.columns import polars_type
-from tidegate.operators.ports import SinkConnector
 from tidegate.operators.protocol import OperatorContext, OperatorState
 from tidegate.operators.sink import SinkOperator
 from tidegate.plan.dead_letters import LETTERS
 from tidegate.plan.relational import Sink
+from tidegate.ports.sink import SinkConnector
 
 
 class DeadLetterOperator(SinkOperator):

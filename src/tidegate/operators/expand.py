@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 from tidegate.model.elements import Batch, Output
 from tidegate.operators.expressions import Projection
-from tidegate.operators.protocol import Stateless
+from tidegate.operators.protocol import Operator
 from tidegate.plan.expressions import Named
 from tidegate.plan.relational import Expand
 
 
-class ExpandOperator(Stateless):
+class ExpandOperator(Operator):
     """Yields one batch per projection, so no output is larger than the input."""
 
     def __init__(self, node: Expand) -> None:

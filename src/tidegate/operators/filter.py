@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from tidegate.model.elements import Batch, Output
 from tidegate.operators.expressions import Predicate
-from tidegate.operators.protocol import Stateless
+from tidegate.operators.protocol import Operator
 from tidegate.plan.relational import Filter
 
 
-class FilterOperator(Stateless):
+class FilterOperator(Operator):
     def __init__(self, node: Filter) -> None:
         super().__init__()
         self._predicate = Predicate(node.condition)

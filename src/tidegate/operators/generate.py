@@ -14,7 +14,7 @@ from tidegate.model.types import Array, Field, Map, Struct
 from tidegate.operators.columns import polars_schema
 from tidegate.operators.expressions import Projection
 from tidegate.operators.pieces import PIECE_ROWS
-from tidegate.operators.protocol import Stateless
+from tidegate.operators.protocol import Operator
 from tidegate.plan.expressions import Named
 from tidegate.plan.relational import Generate
 
@@ -23,7 +23,7 @@ _POSITIONS = ".positions"
 GENERATORS = ("explode", "posexplode", "inline")
 
 
-class GenerateOperator(Stateless):
+class GenerateOperator(Operator):
     """Output: the columns of ``Generate.schema``: those of the input that are still wanted, then the generated ones, as they are for
     each entry in order. ``inline`` gives the fields of a struct entry; of an entry that is null, nulls."""
 

@@ -8,7 +8,7 @@ import msgspec
 
 from tidegate.model.elements import Batch, Output
 from tidegate.model.ids import CheckpointId
-from tidegate.operators.protocol import OperatorContext, OperatorState, Stateless
+from tidegate.operators.protocol import Operator, OperatorContext, OperatorState
 from tidegate.operators.values import decoded
 from tidegate.plan.ordering import Limit, PartialLimit
 
@@ -18,7 +18,7 @@ class LimitValue(msgspec.Struct, frozen=True, tag_field="format", tag="limit/1")
     """Rows that had passed; zero in all subtasks but the one that gets the rows."""
 
 
-class PartialLimitOperator(Stateless):
+class PartialLimitOperator(Operator):
     """Before the exchange: no subtask sends more rows than could pass."""
 
     def __init__(self, node: PartialLimit | Limit) -> None:

@@ -20,14 +20,14 @@ from tidegate.operators.bisection import Accepted, Refused, first_refused, sifte
 from tidegate.operators.columns import arrow_type, plan_type
 from tidegate.operators.letters import failure_at, failure_of_all, rejected
 from tidegate.operators.pandas_values import frame_to_table, to_pandas
-from tidegate.operators.protocol import Stateless
+from tidegate.operators.protocol import Operator
 from tidegate.operators.user_functions import Load, load_function
 from tidegate.plan.relational import MapBatches, UdfKind
 
 _OUTPUT_ROWS_MAX = 65_536
 
 
-class MapBatchesOperator(Stateless):
+class MapBatchesOperator(Operator):
     """Result columns are matched to the declared schema by name and cast; what does not fit is the user's error.
 
     Tolerant: rows that the function raises for are rejected, and it is called again with the others.

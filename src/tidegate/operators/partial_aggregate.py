@@ -16,7 +16,7 @@ from tidegate.operators.accumulators.protocol import (
 )
 from tidegate.operators.accumulators.registry import accumulator_of
 from tidegate.operators.canonical import normalised
-from tidegate.operators.protocol import Stateless
+from tidegate.operators.protocol import Operator
 from tidegate.plan.relational import Aggregate, PartialAggregate
 from tidegate.state.leaves import leaf_expression, leaves_of, put_together
 
@@ -53,7 +53,7 @@ def rows_column(accumulators: tuple[Accumulator, ...]) -> str:
     return ROWS.name
 
 
-class PartialAggregateOperator(Stateless):
+class PartialAggregateOperator(Operator):
     """Output: ``partial_schema``, one row per key of the batch, in no particular order."""
 
     def __init__(self, node: PartialAggregate) -> None:

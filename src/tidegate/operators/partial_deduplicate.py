@@ -8,7 +8,7 @@ import polars as pl
 
 from tidegate.model.elements import Batch, Output
 from tidegate.operators.partial_aggregate import normalised
-from tidegate.operators.protocol import Stateless
+from tidegate.operators.protocol import Operator
 from tidegate.plan.keyed import PartialDeduplicate
 from tidegate.state.leaves import leaf_expression, leaves_of
 
@@ -17,7 +17,7 @@ _PAYS_SHARE = 0.1
 _BATCHES_UNTIL_NEXT_TRY = 32
 
 
-class PartialDeduplicateOperator(Stateless):
+class PartialDeduplicateOperator(Operator):
     """Where keys hardly repeat within a batch it only looks at some of the batches: which ones changes nothing in the result."""
 
     def __init__(self, node: PartialDeduplicate) -> None:

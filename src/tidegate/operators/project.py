@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from tidegate.model.elements import Batch, Output
 from tidegate.operators.expressions import Projection
-from tidegate.operators.protocol import Stateless
+from tidegate.operators.protocol import Operator
 from tidegate.plan.relational import Project
 
 
-class ProjectOperator(Stateless):
+class ProjectOperator(Operator):
     def __init__(self, node: Project) -> None:
         super().__init__()
         self._projection = Projection(node.columns, node.schema)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
 
 from tidegate.model.elements import Batch, Produced, SourceStatus
 from tidegate.model.ids import Attempt, CheckpointId, OperatorId, SlotIndex
@@ -78,112 +78,69 @@ class OperatorCounters:
         return cls(late_rows=before, late_rows_restored=before)
 
 
-class Operator(Protocol):
-    """Generators: the loop may suspend between two outputs to let back-pressure work, never across a barrier."""
+class Operator(ABC):
+    """Base of all operators; its defaults are those of one without state. What yields rows is a generator: the loop may suspend between
+    two outputs to let back-pressure work, never across a barrier. Processing times are milliseconds since the epoch."""
 
-    counters: OperatorCounters
-
-    def on_batch(self, batch: Batch) -> Iterator[Produced]: ...
-
-    def on_watermark(self, watermark_us: int) -> Iterator[Produced]:
-        """Rows the watermark releases; the loop forwards the watermark itself afterwards, as ``output_watermark`` says."""
-        ...
-
-    def output_watermark(self, watermark_us: int) -> int | None:
-        """What a watermark of the input promises about the output; None: this operator makes its own."""
-        ...
-
-    def on_status(self, status: SourceStatus) -> Iterator[Produced]:
-        """The source of this chain opened or closed splits."""
-        ...
-
-    def on_end(self) -> Iterator[Produced]:
-        """All input has ended. Not a drain: windows close only by a watermark."""
-        ...
-
-    def snapshot(self, checkpoint: CheckpointId) -> OperatorState | None:
-        """State at the barrier; None for stateless operators. Rows of a new chunk may follow, by ``capture``."""
-        ...
-
-    def capture(self) -> None:
-        """Copy some more rows of the last snapshot, if some are missing: a millisecond or two of work."""
-        ...
-
-    def abandon_capture(self, checkpoint: CheckpointId) -> None:
-        """Nobody wants the rest of this checkpoint's snapshot."""
-        ...
-
-    def on_stored(self, checkpoint: CheckpointId, handles: tuple[ChunkHandle, ...]) -> None:
-        """The chunks of this checkpoint's snapshot lie at ``handles``; use them only once it is complete."""
-        ...
-
-    def on_completed(self, checkpoint: CheckpointId) -> None: ...
-
-    def on_committed(self, checkpoint: CheckpointId) -> None: ...
-
-
-@runtime_checkable
-class Timed(Protocol):
-    """An operator with timers in processing time, or state that expires by it. Times are milliseconds since the epoch."""
-
-    @property
-    def next_time_ms(self) -> float:
-        """When ``on_time`` has something to do at the latest; infinity: never, as things stand."""
-        ...
-
-    def tell_time(self, now_ms: int) -> None:
-        """What the clock shows. Comes before every other call; the operator reads no clock of its own."""
-        ...
-
-    def on_time(self, now_ms: int) -> Iterator[Produced]:
-        """Rows that timers release."""
-        ...
-
-
-@runtime_checkable
-class Flushing(Protocol):
-    """An operator whose rows leave at the barrier, before it: results that are whole only per checkpoint."""
-
-    def on_barrier(self, checkpoint: CheckpointId) -> Iterator[Produced]:
-        """Runs when the barrier stands in every input and before the snapshot; may be suspended by back-pressure like any other."""
-        ...
-
-
-class Stateless:
-    """Base of operators without state: passes watermarks on, ignores the rest."""
+    flushes: bool = False
+    """Rows leave at the barrier, before it: results that are whole only per checkpoint."""
 
     def __init__(self) -> None:
         self.counters = OperatorCounters()
 
-    def on_batch(self, batch: Batch) -> Iterator[Produced]:
-        raise NotImplementedError
+    @abstractmethod
+    def on_batch(self, batch: Batch) -> Iterator[Produced]: ...
 
     def on_watermark(self, watermark_us: int) -> Iterator[Produced]:
+        """Rows the watermark releases; the loop forwards the watermark itself afterwards, as ``output_watermark`` says."""
         return iter(())
 
     def output_watermark(self, watermark_us: int) -> int | None:
+        """What a watermark of the input promises about the output; None: this operator makes its own."""
         return watermark_us
 
     def on_status(self, status: SourceStatus) -> Iterator[Produced]:
+        """The source of this chain opened or closed splits."""
+        return iter(())
+
+    @property
+    def next_time_ms(self) -> float:
+        """When ``on_time`` has something to do at the latest; infinity: never, as things stand."""
+        return float("inf")
+
+    def tell_time(self, now_ms: int) -> None:
+        """What the clock shows. Comes before every other call; the operator reads no clock of its own."""
+
+    def on_time(self, now_ms: int) -> Iterator[Produced]:
+        """Rows that timers release: timers in processing time, and state that expires by it."""
         return iter(())
 
     def on_end(self) -> Iterator[Produced]:
+        """All input has ended. Not a drain: windows close only by a watermark."""
+        return iter(())
+
+    def on_barrier(self, checkpoint: CheckpointId) -> Iterator[Produced]:
+        """Runs when the barrier stands in every input and before the snapshot; may be suspended by back-pressure like any other."""
         return iter(())
 
     def snapshot(self, checkpoint: CheckpointId) -> OperatorState | None:
+        """State at the barrier; None for stateless operators. Rows of a new chunk may follow, by ``capture``."""
         return None
 
     def capture(self) -> None:
-        return None
+        """Copy some more rows of the last snapshot, if some are missing: a millisecond or two of work."""
 
     def abandon_capture(self, checkpoint: CheckpointId) -> None:
-        return None
+        """Nobody wants the rest of this checkpoint's snapshot."""
 
     def on_stored(self, checkpoint: CheckpointId, handles: tuple[ChunkHandle, ...]) -> None:
-        return None
+        """The chunks of this checkpoint's snapshot lie at ``handles``; use them only once it is complete."""
 
     def on_completed(self, checkpoint: CheckpointId) -> None:
-        return None
+        """The checkpoint is complete: its manifest is stored."""
 
     def on_committed(self, checkpoint: CheckpointId) -> None:
-        return None
+        """The output of the checkpoint is visible."""
+
+    def close(self) -> None:
+        """The subtask is over."""

@@ -16,14 +16,14 @@ from tidegate.operators.columns import arrow_type, polars_type
 from tidegate.operators.expressions import Projection
 from tidegate.operators.letters import failure_at, failure_of_all, rejected
 from tidegate.operators.pandas_values import from_pandas, to_pandas
-from tidegate.operators.protocol import Stateless
+from tidegate.operators.protocol import Operator
 from tidegate.operators.python_values import from_python, to_python
 from tidegate.operators.user_functions import Load, LoadedFunction, load_function, user_name
 from tidegate.plan.expressions import Call, Cast, Column, Expression, Literal, Named
 from tidegate.plan.relational import PythonEval, PythonUdf, UdfKind
 
 
-class PythonEvalOperator(Stateless):
+class PythonEvalOperator(Operator):
     """Appends one column per user function to each batch. Functions are loaded once and called with whole batches or rows.
 
     Tolerant: rows that a function raises for are rejected, the others go on, and later functions do not see them.

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tidegate.model.elements import Batch, Output
-from tidegate.operators.protocol import Stateless
+from tidegate.operators.protocol import Operator
 
 
-class RepartitionOperator(Stateless):
+class RepartitionOperator(Operator):
     def on_batch(self, batch: Batch) -> Iterator[Output]:
         yield batch

@@ -58,6 +58,8 @@ _FIRST_END, _ENDS = 0, 2
 class SessionAggregateOperator(Tabled[KeyedTable]):
     """Input: rows with keys of this subtask's key groups only, no session of them null. Output: ``SessionAggregate.schema``."""
 
+    flushes = True
+
     def __init__(self, node: SessionAggregate, context: OperatorContext) -> None:
         super().__init__()
         self._node = node

@@ -10,13 +10,13 @@ import polars as pl
 from tidegate.model.elements import Batch, Output
 from tidegate.model.ids import CheckpointId
 from tidegate.model.snapshot import Committable
-from tidegate.operators.ports import InformedWriter, LogSink, SettlingWriter, SinkConnector
-from tidegate.operators.protocol import OperatorContext, OperatorState, Stateless
+from tidegate.operators.protocol import Operator, OperatorContext, OperatorState
 from tidegate.plan.relational import OutputMode, Sink
+from tidegate.ports.sink import SinkConnector
 from tidegate.state.frames import picked
 
 
-class SinkOperator(Stateless):
+class SinkOperator(Operator):
     """Keeps every prepared committable, restored ones included, until its commit is confirmed.
 
     A checkpoint that fails takes nothing with it: what it prepared is part of the next snapshot as well.
@@ -29,8 +29,7 @@ class SinkOperator(Stateless):
         self._called = [public for _, public in node.columns]
         self._writer = connector.writer(node, context.attempt, context.subtask)
         self._committables = context.restored.committables
-        appends = isinstance(connector, LogSink) and connector.keeps_every_result
-        self._whole = node.mode is OutputMode.COMPLETE and not appends
+        self._whole = node.mode is OutputMode.COMPLETE and not connector.keeps_every_result
 
     def on_batch(self, batch: Batch) -> Iterator[Output]:
         self.write(batch.rows)
@@ -47,13 +46,11 @@ class SinkOperator(Stateless):
         )
         # A whole result takes the place of all before it.
         self._committables = prepared if self._whole else self._committables + prepared
-        settle = partial(self._writer.settle, checkpoint) if isinstance(self._writer, SettlingWriter) else None
-        return OperatorState(committables=self._committables, settle=settle)
+        return OperatorState(committables=self._committables, settle=partial(self._writer.settle, checkpoint))
 
     def on_committed(self, checkpoint: CheckpointId) -> None:
         self._committables = tuple(c for c in self._committables if c.checkpoint > checkpoint)
-        if isinstance(self._writer, InformedWriter):
-            self._writer.on_committed(checkpoint)
+        self._writer.on_committed(checkpoint)
 
     def close(self) -> None:
         self._writer.close()

@@ -10,14 +10,16 @@ from tidegate.model.elements import Batch, Output
 from tidegate.model.ids import CheckpointId, OperatorId
 from tidegate.model.types import Schema
 from tidegate.operators.pieces import pieces
-from tidegate.operators.protocol import OperatorContext, Stateless
+from tidegate.operators.protocol import Operator, OperatorContext
 from tidegate.operators.whole_results import check_size
 from tidegate.plan.ordering import Sort, SortKey
 from tidegate.state.leaves import leaf_expression, leaves_of
 
 
-class SortOperator(Stateless):
+class SortOperator(Operator):
     """Holds rows between two barriers only: at a barrier it is empty, so there is nothing to store."""
+
+    flushes = True
 
     def __init__(self, node: Sort, context: OperatorContext) -> None:
         super().__init__()

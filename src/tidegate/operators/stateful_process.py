@@ -42,7 +42,7 @@ class ProcessValue(msgspec.Struct, frozen=True, tag_field="format", tag="process
 
 
 class StatefulProcessOperator(Tabled[EntryTable]):
-    """Input: rows of ``input_schema``, keys of this subtask's key groups only. ``Timed``: it must be told what the clock shows."""
+    """Input: rows of ``input_schema``, keys of this subtask's key groups only. It must be told what the clock shows."""
 
     def __init__(
         self,

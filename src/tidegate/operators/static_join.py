@@ -14,7 +14,7 @@ from tidegate.model.elements import Batch, Output
 from tidegate.model.snapshot import KeyGroupRange
 from tidegate.operators.expressions import Predicate, Projection
 from tidegate.operators.ports import LoadTable
-from tidegate.operators.protocol import Stateless
+from tidegate.operators.protocol import Operator
 from tidegate.operators.static_tables import table_of
 from tidegate.plan.expressions import Expression, Named
 from tidegate.plan.relational import JoinKind, StaticJoin
@@ -27,7 +27,7 @@ _MATCHES_MAX = 65_536
 """Most pairs looked at at once: one stream row may match every static row, and back-pressure needs bounded steps."""
 
 
-class StaticJoinOperator(Stateless):
+class StaticJoinOperator(Operator):
     """Keys match as in Spark: null only where the key is null-safe, NaN equals NaN, −0.0 equals 0.0."""
 
     def __init__(self, node: StaticJoin, groups: KeyGroupRange | None = None, chunks: LoadTable | None = None) -> None:

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 import polars as pl
 
-from tidegate.model.elements import WATERMARK_MAX_US, WATERMARK_MIN_US, Batch, Output, SourceStatus
+from tidegate.model.elements import WATERMARK_MAX_US, WATERMARK_MIN_US, Batch, Output
 from tidegate.model.ids import CheckpointId
 from tidegate.model.snapshot import ChunkHandle
 from tidegate.model.types import Schema
@@ -21,7 +21,7 @@ from tidegate.operators.columns import empty_frame
 from tidegate.operators.expressions import Predicate
 from tidegate.operators.horizon import Horizon, HorizonValue
 from tidegate.operators.join_state import StoredSide, hashes_of, key_schema, keys_of, times_of
-from tidegate.operators.protocol import OperatorContext, OperatorCounters, OperatorState, Restored
+from tidegate.operators.protocol import Operator, OperatorContext, OperatorCounters, OperatorState, Restored
 from tidegate.operators.values import decoded
 from tidegate.plan.expressions import columns_of
 from tidegate.plan.keyed import Moment, StreamJoin, StreamJoinKind
@@ -43,10 +43,11 @@ class JoinValue(msgspec.Struct, frozen=True, tag_field="format", tag="stream-joi
     """No stored row has this number or a higher one."""
 
 
-class StreamJoinOperator:
+class StreamJoinOperator(Operator):
     """Input: rows of the two sides by port, keys of this subtask's key groups only. Output: ``StreamJoin.schema``."""
 
     def __init__(self, node: StreamJoin, context: OperatorContext) -> None:
+        super().__init__()
         self._node = node
         self._context = context
         self._sides = (node.left, node.right)
@@ -107,12 +108,6 @@ class StreamJoinOperator:
         if watermark_us >= WATERMARK_MAX_US:
             return watermark_us
         return None if lag_us is None else watermark_us - lag_us
-
-    def on_status(self, status: SourceStatus) -> Iterator[Output]:
-        return iter(())
-
-    def on_end(self) -> Iterator[Output]:
-        return iter(())
 
     # -- one batch
 
@@ -243,9 +238,6 @@ class StreamJoinOperator:
         self._handed_out = {at: parts for at, parts in self._handed_out.items() if at > checkpoint}
         for stored in self._stored:
             stored.on_completed(checkpoint)
-
-    def on_committed(self, checkpoint: CheckpointId) -> None:
-        return None
 
     def _restore(self, restored: Restored) -> None:
         for stored in self._stored:

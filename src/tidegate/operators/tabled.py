@@ -6,7 +6,7 @@ from typing import Generic, Protocol, TypeVar
 
 from tidegate.model.ids import CheckpointId
 from tidegate.model.snapshot import ChunkHandle
-from tidegate.operators.protocol import Stateless
+from tidegate.operators.protocol import Operator
 
 
 class Table(Protocol):
@@ -24,7 +24,7 @@ class Table(Protocol):
 T = TypeVar("T", bound=Table)
 
 
-class Tabled(Stateless, Generic[T]):
+class Tabled(Operator, Generic[T]):
     """``_table`` is set by the operator, which takes the snapshots itself."""
 
     _table: T

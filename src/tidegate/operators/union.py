@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tidegate.model.elements import Batch, Output
-from tidegate.operators.protocol import Stateless
+from tidegate.operators.protocol import Operator
 from tidegate.plan.relational import Union
 
 
-class UnionOperator(Stateless):
+class UnionOperator(Operator):
     """Matches columns by position. Types agree already: Spark's analyser casts the inputs of a union."""
 
     def __init__(self, node: Union) -> None:

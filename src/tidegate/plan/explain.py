@@ -126,7 +126,7 @@ def describe(node: Plan, guarantees: Mapping[OperatorId, str] | None = None) -> 
     """One line about one node."""
     match node:
         case Scan(id=name, format=source, options=options, schema=schema):
-            return _short(f"Scan {name} {source}{_options(options)} [{_columns(schema)}]")
+            return _short(f"Scan {name} {source}{shown_options(options)} [{_columns(schema)}]")
         case AssignWatermark(id=name, column=column, delay_us=delay):
             return f"Watermark {name} {plain(column)} - {_duration(delay)}"
         case Filter(condition=condition):
@@ -182,7 +182,7 @@ def describe(node: Plan, guarantees: Mapping[OperatorId, str] | None = None) -> 
             guarantee = (guarantees or {}).get(name)
             shown = f", guarantee {guarantee.replace('_', '-')}" if guarantee else ""
             return _short(
-                f"Sink {name} {target}{_options(options)} {mode.value}{shown} [{', '.join(public for _, public in columns)}]"
+                f"Sink {name} {target}{shown_options(options)} {mode.value}{shown} [{', '.join(public for _, public in columns)}]"
             )
 
 
@@ -228,7 +228,8 @@ def _names(columns: Sequence[str]) -> str:
     return ", ".join(map(plain, columns))
 
 
-def _options(options: Mapping[str, str]) -> str:
+def shown_options(options: Mapping[str, str]) -> str:
+    """What the user has set, for people; no secret is in it."""
     shown = [
         f"{name}={'*****' if _is_secret(name.lower()) else _SECRET_VALUES.sub('*****', value)}"
         for name, value in sorted(options.items())

@@ -54,7 +54,7 @@ class Deduplicate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartialDeduplicate:
-    """Lets the first row of each key of one batch pass, before the exchange: a hot key costs one row per batch. Stateless."""
+    """Lets the first row of each key of one batch pass, before the exchange: a hot key costs one row per batch. Operator."""
 
     deduplicate: Deduplicate
     schema: Schema

@@ -14,7 +14,7 @@ from tidegate.model.messages import OperatorMetrics
 from tidegate.model.snapshot import OperatorSnapshot
 from tidegate.operators.assign_watermark import AssignWatermarkOperator
 from tidegate.operators.dead_letters import DeadLetterOperator
-from tidegate.operators.protocol import Flushing, Operator, OperatorState, Timed
+from tidegate.operators.protocol import Operator, OperatorState
 from tidegate.plan.relational import Plan
 from tidegate.runtime.failures import located
 
@@ -47,15 +47,12 @@ class Chain:
         self._dead_letters = next((link for link in links if isinstance(link.operator, DeadLetterOperator)), None)
         self._clock = clock
         self._position = position
-        self.flushes = any(isinstance(link.operator, Flushing) for link in self.links)
+        self.flushes = any(link.operator.flushes for link in self.links)
         """Rows may leave at a barrier, before it."""
         self.assigner = next(
             (link.operator for link in self.links if isinstance(link.operator, AssignWatermarkOperator)), None
         )
         """Makes watermarks of the rows that pass."""
-        self._timed = tuple(
-            (index, link.operator) for index, link in enumerate(self.links) if isinstance(link.operator, Timed)
-        )
 
     def feed(self, element: Batch | Watermark | SourceStatus, start: int = 0) -> Iterator[Output]:
         return self._through(start, element)
@@ -70,27 +67,23 @@ class Chain:
     @property
     def next_time_ms(self) -> float:
         """When ``on_time`` has something to do, by the clock on the wall."""
-        return min((operator.next_time_ms for _, operator in self._timed), default=float("inf"))
+        return min((link.operator.next_time_ms for link in self.links), default=float("inf"))
 
     def tell_time(self, now_ms: int) -> None:
-        for _, operator in self._timed:
-            operator.tell_time(now_ms)
+        for link in self.links:
+            link.operator.tell_time(now_ms)
 
     def on_time(self, now_ms: int) -> Iterator[Output]:
         """What timers release, each operator's through those behind it."""
-        for index, operator in self._timed:
-            link = self.links[index]
-            for output in self._draw(link, self._start(link, lambda: operator.on_time(now_ms))):  # noqa: B023 - called at once
+        for index, link in enumerate(self.links):
+            for output in self._draw(link, self._start(link, partial(link.operator.on_time, now_ms))):
                 yield from self._through(index + 1, output)
 
     def flush(self, checkpoint: CheckpointId) -> Iterator[Output]:
         """The barrier stands in every input: each operator in turn gives what leaves before it, through those behind it."""
         for index, link in enumerate(self.links):
-            operator = link.operator
-            if isinstance(operator, Flushing):
-                produced = self._start(link, partial(operator.on_barrier, checkpoint))
-                for output in self._draw(link, produced):
-                    yield from self._through(index + 1, output)
+            for output in self._draw(link, self._start(link, partial(link.operator.on_barrier, checkpoint))):
+                yield from self._through(index + 1, output)
 
     def _through(self, index: int, element: Batch | Watermark | SourceStatus) -> Iterator[Output]:
         if index == len(self.links):
@@ -231,6 +224,4 @@ class Chain:
 
     def close(self) -> None:
         for link in self._all:
-            release = getattr(link.operator, "close", None)
-            if release is not None:
-                release()
+            link.operator.close()

@@ -6,6 +6,7 @@ from collections import deque
 from dataclasses import replace
 
 from tidegate.model.elements import (
+    Active,
     Barrier,
     Batch,
     CancelCheckpoint,
@@ -125,6 +126,9 @@ class SourceSubtask:
                 return self._work.begin(self.chain.feed(element, start=1))
             case Idle():
                 self.outputs.go_idle(element)
+                return True
+            case Active():
+                self.outputs.wake()
                 return True
             case EndOfData():
                 if not self._ended:

@@ -9,6 +9,7 @@ from tidegate.model.elements import WATERMARK_MIN_US
 from tidegate.model.ids import ChannelId, OperatorId, SlotIndex
 from tidegate.model.snapshot import OperatorSnapshot
 from tidegate.operators.protocol import OperatorState
+from tidegate.operators.values import decoded
 
 
 class ChannelTimeState(msgspec.Struct, frozen=True, array_like=True):
@@ -44,7 +45,7 @@ def restored_start_us(
     subtasks holds for every row that can still come. Idleness is not taken over either: sources that were idle say so again.
     """
     own = [
-        (snapshot.subtask, msgspec.msgpack.decode(snapshot.value, type=StageTime))
+        (snapshot.subtask, decoded(snapshot.value, StageTime, "the event time of a stage"))
         for snapshot in snapshots
         if snapshot.operator == state and snapshot.value
     ]
@@ -57,4 +58,4 @@ def restored_start_us(
 
 def old_parallelism(snapshot: OperatorSnapshot) -> int:
     """How many subtasks the stage had when ``snapshot`` (its own entry) was taken."""
-    return msgspec.msgpack.decode(snapshot.value, type=StageTime).parallelism
+    return decoded(snapshot.value, StageTime, "the event time of a stage").parallelism

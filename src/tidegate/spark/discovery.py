@@ -14,16 +14,20 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from tidegate.checkpoint.events import AttemptFailed, Event, Failure, SplitsDiscovered
-from tidegate.checkpoint.intervals import contains
-from tidegate.checkpoint.manifest import Manifest, SourceState
-from tidegate.model.errors import TidegateError, Unavailable
+from tidegate.checkpoint.manifest import Manifest
+from tidegate.model.errors import Outdated, TidegateError, Unavailable
 from tidegate.model.ids import Attempt, OperatorId
 from tidegate.model.snapshot import Split
-from tidegate.operators.ports import ContinuingEnumerator, ForgetfulEnumerator, SplitEnumerator
+from tidegate.ports.source import SplitEnumerator
+from tidegate.ports.store import BlobStore
 from tidegate.spark.clock import monotonic_ms
+from tidegate.spark.letting_go import LettingGo
+from tidegate.spark.restored_sources import RestoredSources
 
 log = logging.getLogger("tidegate")
 
+BURST_MS = 250
+"""What comes in one piece may take this long, or ``discoveryInterval`` if that is shorter, whoever asks for a look meanwhile."""
 AGAIN_MS = 1_000
 """A look that failed is repeated after this long, even where looks are rare."""
 _OVER = 1 << 62
@@ -65,15 +69,18 @@ class Discovery:
         interval_ms: int,
         post: Callable[[Event], None],
         stream_of: Callable[[OperatorId], OperatorId | None] = lambda _: None,
+        store: BlobStore | None = None,
+        before: Discovery | None = None,
     ) -> None:
-        """``stream_of``: which sources belong together; one without a stream is by itself."""
+        """``stream_of``: which sources belong together; one without a stream is by itself. ``store``: where it is noted where sources
+        begin. ``before``: of an earlier attempt, whose sources may hold what these want: they are given time to let it go."""
         self._attempt = attempt
         self._make = enumerators
-        self._states = {state.operator: state for state in manifest.sources} if manifest else {}
+        self._restored = RestoredSources(manifest, store)
         self._interval_ms = interval_ms
         self._post = post
         self._stream_of = stream_of
-        self._forgettable: dict[OperatorId, int] = {}
+        self._letting_go = LettingGo(attempt)
         self._changed = threading.Condition()
         self._stopping = False
         self._requests = 0
@@ -83,13 +90,18 @@ class Discovery:
         """By the first source of those that belong together: how many requests were there when their last round began in which every
         look succeeded. None: nobody knows the sources yet."""
         self._failing: dict[OperatorId, FailingLooks] = {}
-        threading.Thread(target=self._begin, name=f"tidegate-discovery-{attempt}", daemon=True).start()
+        threading.Thread(target=self._begin, args=(before,), name=f"tidegate-discovery-{attempt}", daemon=True).start()
 
     def stop(self) -> None:
         """No further event of this attempt is posted once the looks under way are over. Does not wait for them."""
         with self._changed:
             self._stopping = True
             self._changed.notify_all()
+        self._letting_go.stop()
+
+    def wait_closed(self) -> None:
+        """After ``stop``: until the sources have heard what is done and are closed, or have taken too long."""
+        self._letting_go.wait_closed()
 
     def look(self) -> threading.Event:
         """Look for input now. The event is set when of every stream a round that began after this call has succeeded at every source
@@ -103,18 +115,22 @@ class Discovery:
         return done
 
     def forget(self, operator: OperatorId, below: int) -> None:
-        """Splits under ``below`` are done for good: the source's next report does without them. From any thread."""
-        self._forgettable[operator] = below
+        """The output of all splits under ``below`` is visible: the source's next report does without them. From any thread."""
+        self._letting_go.done(operator, below)
 
     def failing(self) -> dict[OperatorId, FailingLooks]:
         """Sources that do not say what is there: event time waits for them. From any thread."""
         with self._changed:
             return dict(self._failing)
 
-    def _begin(self) -> None:
+    def _begin(self, before: Discovery | None) -> None:
+        if before is not None:
+            before.wait_closed()
         try:
             enumerators = dict(sorted(self._make().items()))
+            self._letting_go.opened(enumerators.items())
         except Exception as failure:  # noqa: BLE001  a connector may raise anything, and the attempt must hear of it
+            self._letting_go.opened(())
             self._fail(failure)
             return
         together: dict[OperatorId, list[_Watched]] = {}
@@ -128,7 +144,18 @@ class Discovery:
             threading.Thread(target=self._watch, args=(sources,), name=name, daemon=True).start()
 
     def _watch(self, sources: list[_Watched]) -> None:
-        """All rounds of looks into sources that belong together, until they have told everything."""
+        """The life of sources that belong together."""
+        everyone = [(source.operator, source.enumerator) for source in sources]
+        try:
+            self._ask(sources)
+            self._letting_go.attend(everyone)
+        except Exception as failure:  # noqa: BLE001  a connector may raise anything, and the attempt must hear of it
+            self._fail(failure)
+        finally:
+            self._letting_go.close(everyone)
+
+    def _ask(self, sources: list[_Watched]) -> None:
+        """All rounds of looks, until they have told everything."""
         first = sources[0].operator
         answers = self._pending()
         while answers is not None:
@@ -169,15 +196,15 @@ class Discovery:
         """What is new; None: nobody can say right now."""
         operator, enumerator = source.operator, source.enumerator
         if source.known is None:
-            source.known = self._restore(enumerator, self._states.get(operator))
+            source.known = self._restored.restore(operator, enumerator, _wall_ms())
             return enumerator.discover(_wall_ms())
+        self._letting_go.tell(operator, enumerator)
         if enumerator.bounded:
             return ()
-        below = self._forgettable.pop(operator, None)
-        if below is not None and isinstance(enumerator, ForgetfulEnumerator):
-            enumerator.forget(below)
         try:
             new = enumerator.discover(_wall_ms())
+        except Outdated:
+            raise
         except Unavailable as trouble:
             with self._changed:
                 before = self._failing.get(operator)
@@ -202,7 +229,12 @@ class Discovery:
         with self._changed:
             failing = any(source.operator in self._failing for source in sources)
             pause_ms = min(self._interval_ms, AGAIN_MS) if failing else self._interval_ms
-            self._changed.wait_for(lambda: self._stopping or self._requests > answered, pause_ms / 1000)
+            # The look that finds nothing more says that a burst is over. One that is asked for must not say so too early.
+            burst_ms = min(pause_ms, BURST_MS) if any(source.owes for source in sources) else 0
+            self._changed.wait_for(lambda: self._stopping, burst_ms / 1000)
+            self._changed.wait_for(
+                lambda: self._stopping or self._requests > answered, max(0, pause_ms - burst_ms) / 1000
+            )
             return None if self._stopping else self._requests
 
     def _answers(self, operator: OperatorId, requests: int) -> None:
@@ -219,13 +251,6 @@ class Discovery:
         for _, done in [one for one in self._asked if one[0] <= everywhere]:
             done.set()
         self._asked = [one for one in self._asked if one[0] > everywhere]
-
-    def _restore(self, enumerator: SplitEnumerator, state: SourceState | None) -> tuple[Split, ...]:
-        if state is None:
-            return ()
-        if isinstance(enumerator, ContinuingEnumerator):
-            enumerator.learn_done(lambda number: contains(state.done, number))
-        return enumerator.restore(state.enumerator, tuple(position.split for position in state.open))
 
     def _report(self, sources: Sequence[_Watched], looks: Sequence[tuple[Split, ...] | None]) -> None:
         """A round is over. Findings are told first: what is known of one source holds the others when a burst is said to be over."""
@@ -244,8 +269,8 @@ class Discovery:
             (*(source.known or ()), *new),
             enumerator.snapshot(),
             bounded=whole and enumerator.bounded,
-            endless=getattr(enumerator, "endless", False),
-            ordered=getattr(enumerator, "ordered", False),
+            endless=enumerator.endless,
+            ordered=enumerator.ordered,
             found=bool(new),
             complete=whole,
         )

@@ -39,14 +39,15 @@ from tidegate.checkpoint.holding import at_rest
 from tidegate.checkpoint.lifecycle import step
 from tidegate.checkpoint.phases import Active, Ending, New, RestartAt, State
 from tidegate.checkpoint.plan import CheckpointPlan
-from tidegate.checkpoint.ports import BlobStore
 from tidegate.checkpoint.statistics import Outcome as CheckpointOutcome
 from tidegate.model.config import QueryConfig
 from tidegate.model.errors import Bug, TidegateError
 from tidegate.model.ids import Attempt, CheckpointId, OperatorId
 from tidegate.model.messages import ReportProgress, SlotProgress
-from tidegate.operators.ports import SinkCommitter, SplitEnumerator
 from tidegate.plan.graph import JobGraph
+from tidegate.ports.sink import SinkCommitter
+from tidegate.ports.source import SplitEnumerator
+from tidegate.ports.store import BlobStore
 from tidegate.spark.clock import monotonic_ms
 from tidegate.spark.discovery import Discovery
 from tidegate.spark.gang import Gang, GangEvent, JobEnded, SlotSilent
@@ -113,6 +114,7 @@ class JobMaster:
         self._enumerators = enumerators
         self._accept_duplicates = accept_duplicates
         self._on_committed = on_committed
+        self._store = store
         self._location = location
         self._storage = storage
         self._work = self._pickled(graph)
@@ -337,6 +339,8 @@ class JobMaster:
             self._config.discovery_interval_ms,
             self.post,
             self._plan.stream_of,
+            self._store,
+            before=self._discovery,
         )
 
     def _on_progress(self, progress: SlotProgress) -> None:
@@ -360,6 +364,8 @@ class JobMaster:
         if self._discovery is not None:
             self._discovery.stop()
         self._outside.stop()
+        if self._discovery is not None:
+            self._discovery.wait_closed()
         # Whoever was replaced touches nothing any more, not even what is only for people.
         self.history.close(write=not isinstance(self._outcome, fx.Fenced))
         self.status.update(phase="ended", outcome=self._outcome, slots=self.status.now().slots)

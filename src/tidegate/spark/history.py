@@ -14,9 +14,9 @@ import msgspec
 
 from tidegate.checkpoint.layout import HISTORY_PREFIX, history_key, history_number
 from tidegate.checkpoint.manifest import decode, encode
-from tidegate.checkpoint.ports import BlobStore, Created
 from tidegate.checkpoint.statistics import CheckpointReport, Outcome
 from tidegate.model.errors import CorruptSnapshot, InvalidQuery, TidegateError
+from tidegate.ports.store import BlobStore, Created
 from tidegate.spark.clock import monotonic_ms
 from tidegate.spark.lanes import Lane
 from tidegate.spark.records import CheckpointRecord, merged, record_of

@@ -14,11 +14,13 @@ from tidegate.checkpoint import effects as fx
 from tidegate.checkpoint import storing
 from tidegate.checkpoint.events import Event, Failure, SinksCommitted, SinksFailed, SinksSwept
 from tidegate.checkpoint.plan import CheckpointPlan
-from tidegate.checkpoint.ports import BlobStore
 from tidegate.checkpoint.savepoint import perform_export
+from tidegate.model.batch_ids import Numbering
 from tidegate.model.errors import TidegateError
 from tidegate.model.ids import OperatorId
-from tidegate.operators.ports import MarkedCommitter, SinkCommitter
+from tidegate.model.snapshot import NOTHING_PUBLISHED, Published
+from tidegate.ports.sink import SinkCommitter
+from tidegate.ports.store import BlobStore
 from tidegate.spark.clock import monotonic_ms
 from tidegate.spark.lanes import Lane
 from tidegate.spark.versions import running_versions
@@ -34,6 +36,15 @@ class LaneFailed:
     """Work off the loop raised what it should have reported."""
 
     failure: Exception
+
+
+def remembered_by(committers: Mapping[OperatorId, SinkCommitter]) -> tuple[tuple[OperatorId, Published], ...]:
+    """The newest output that the sinks' targets remember of this pipeline. One that knows nothing and never forgets says so."""
+    asked = (
+        (sink, one.published() or (None if one.forgets else NOTHING_PUBLISHED))
+        for sink, one in sorted(committers.items())
+    )
+    return tuple((sink, published) for sink, published in asked if published is not None)
 
 
 class Outside:
@@ -70,6 +81,8 @@ class Outside:
                 self._do("sinks", lambda: self._commit(effect))
             case fx.SweepSinks():
                 self._do("sinks", lambda: self._sweep(effect))
+            case fx.ListLocation(ask_targets=True):
+                self._do("sinks", lambda: self._in_location(effect))
             case _:
                 self._do("storage", lambda: self._in_location(effect))
 
@@ -88,7 +101,7 @@ class Outside:
         self._lanes[lane].do(done)
 
     def _in_location(self, effect: storing.StorageEffect) -> Event:
-        return storing.perform(self._plan, effect, self._store, monotonic_ms)
+        return storing.perform(self._plan, effect, self._store, monotonic_ms, lambda: remembered_by(self._committers))
 
     def _export(self, effect: fx.ExportSavepoint) -> Event:
         version = running_versions()["tidegate"]
@@ -105,11 +118,8 @@ class Outside:
     def _commit(self, commit: fx.CommitSinks) -> Event:
         try:
             for sink, committables in commit.committables:
-                committer = self._committers[sink]
-                if commit.marked and isinstance(committer, MarkedCommitter):
-                    committer.already_committed(committables)
-                else:
-                    committer.commit(committables)
+                committer = self._numbered(sink, commit.numbering)
+                committer.commit(committables)
         except TidegateError as failure:
             return SinksFailed(monotonic_ms(), commit.attempt, commit.checkpoint, storing.failure_of(failure))
         except Exception as failure:  # noqa: BLE001  a sink may raise anything; the coordinator tries again and then gives up
@@ -120,9 +130,14 @@ class Outside:
     def _sweep(self, sweep: fx.SweepSinks) -> Event:
         problems: list[str] = []
         keep = dict(sweep.keep)
-        for sink, committer in sorted(self._committers.items()):
+        for sink in sorted(self._committers):
             try:
-                committer.sweep(sweep.older_than, keep.get(sink, ()))
+                self._numbered(sink, sweep.numbering).sweep(sweep.older_than, keep.get(sink, ()))
             except Exception as failure:  # noqa: BLE001  what cannot be swept now is swept in the next round
                 problems.append(f"{sink}: {type(failure).__name__}: {failure}")
         return SinksSwept(monotonic_ms(), sweep.attempt, tuple(problems))
+
+    def _numbered(self, sink: OperatorId, numbering: Numbering) -> SinkCommitter:
+        committer = self._committers[sink]
+        committer.number_batches(numbering.of(sink))
+        return committer

@@ -9,9 +9,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import polars as pl
 
 from tidegate.checkpoint.layout import chunk_key
-from tidegate.checkpoint.ports import BlobStore
 from tidegate.model.errors import CorruptSnapshot
 from tidegate.model.snapshot import ChunkHandle, KeyGroupRange, OperatorSnapshot
+from tidegate.ports.store import BlobStore
 from tidegate.state.codec import decode_chunk
 
 BYTES_AHEAD_MAX = 256 << 20

@@ -11,9 +11,9 @@ from functools import partial
 from typing import TypeAlias
 
 from tidegate.checkpoint.layout import chunk_key, chunk_name
-from tidegate.checkpoint.ports import BlobStore, PutsOwn
 from tidegate.model.ids import Attempt, CheckpointId, OperatorId, SlotIndex, SubtaskId
 from tidegate.model.snapshot import OperatorSnapshot
+from tidegate.ports.store import BlobStore
 from tidegate.runtime.effects import Persist
 from tidegate.runtime.persisting import Persisted, persist_states
 from tidegate.spark.puts import Batch, ParallelPuts, reason_of
@@ -128,7 +128,4 @@ class Uploader:
 
     def _put(self, name: str, data: Encoded) -> None:
         # Nobody else can form this name: refused means that our own earlier try landed, and a store may send it in parts.
-        if isinstance(self._store, PutsOwn):
-            self._store.put_own(chunk_key(name), data)
-        else:
-            self._store.create(chunk_key(name), data.joined())
+        self._store.put_own(chunk_key(name), data)

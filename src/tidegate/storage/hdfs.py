@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
-from tidegate.checkpoint.ports import AlreadyThere, Created, CreateOutcome
 from tidegate.model.errors import InvalidQuery, TidegateError, Unavailable
+from tidegate.ports.store import AlreadyThere, BlobStore, Created, CreateOutcome
 from tidegate.state.encoded import Encoded
 from tidegate.storage.deadline import Late, each_within, within
 from tidegate.storage.errors import Refused
@@ -38,8 +38,10 @@ _IMPATIENT = {
 }
 
 
-class HdfsBlobStore:
+class HdfsBlobStore(BlobStore):
     """Objects are files under the place's path. Threads may share it. No call takes longer than its timeout."""
+
+    deletes_together = True
 
     def __init__(self, place: HdfsPlace, options: StorageOptions = NO_OPTIONS, *, make: bool = True) -> None:
         """``make``: the directory is made if it is missing; else it has to be there before the first call."""

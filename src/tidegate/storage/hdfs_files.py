@@ -7,14 +7,13 @@ from collections.abc import Callable, Generator, Iterator
 from typing import IO, Any
 
 from tidegate.model.errors import Unavailable
-from tidegate.operators.output_directory import FileStatus
+from tidegate.ports.directory import FileStatus
 from tidegate.storage.hdfs import PIECE_BYTES, HdfsBlobStore
 from tidegate.storage.local_copy import Fetched
+from tidegate.storage.output_directory import FileStore
 
 
-class HdfsFiles(HdfsBlobStore):
-    """A ``FileStore``."""
-
+class HdfsFiles(HdfsBlobStore, FileStore):
     file_bytes_max = 0
 
     def upload(self, key: str, file: IO[bytes], size_bytes: int) -> None:

@@ -7,8 +7,8 @@ import errno
 import os
 from pathlib import Path
 
-from tidegate.checkpoint.ports import AlreadyThere, Created
 from tidegate.model.os_errors import explain
+from tidegate.ports.store import AlreadyThere, BlobStore, Created
 from tidegate.state.encoded import Encoded
 from tidegate.storage.keys import TEMPORARY_PREFIX, check_key, directory_of
 
@@ -16,7 +16,7 @@ DIRECTORY_TRIES_MAX = 20
 """How often a directory may be removed under a write before it is given up."""
 
 
-class LocalBlobStore:
+class LocalBlobStore(BlobStore):
     """Objects are files under ``root``. A file appears whole, once, under its final name, and is never overwritten.
 
     Relied on: ``link`` fails when the name exists, on every POSIX file system and between hosts on NFS.

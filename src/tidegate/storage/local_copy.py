@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from tidegate.model.os_errors import explain
-from tidegate.operators.output_directory import FileStatus
+from tidegate.ports.directory import FileStatus
 from tidegate.storage.scratch import scratch_directory
 
 FILES_AT_ONCE = 2

@@ -6,12 +6,13 @@ import errno
 from collections.abc import Callable, Generator, Iterator
 from typing import IO, TYPE_CHECKING
 
-from tidegate.checkpoint.ports import AlreadyThere
 from tidegate.model.errors import Bug, DataError
-from tidegate.operators.output_directory import FileStatus
+from tidegate.ports.directory import FileStatus
+from tidegate.ports.store import AlreadyThere
 from tidegate.storage.keys import check_key, directory_of
 from tidegate.storage.local_copy import Fetched
 from tidegate.storage.object_store import PART_BYTES, ObjectBlobStore
+from tidegate.storage.output_directory import FileStore
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta
@@ -22,9 +23,7 @@ COPIED_AT_ONCE_BYTES = 64 << 20
 """A store copies this much in a second or so; a larger object may take longer than other requests."""
 
 
-class ObjectFiles(ObjectBlobStore):
-    """A ``FileStore``."""
-
+class ObjectFiles(ObjectBlobStore, FileStore):
     file_bytes_max = 4 << 30
     """S3 copies up to 5 GiB in one request. A file is ended a little after it has reached its limit."""
 

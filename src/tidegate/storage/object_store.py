@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import IO, TYPE_CHECKING
 
-from tidegate.checkpoint.ports import AlreadyThere, Created, CreateOutcome
 from tidegate.model.errors import TidegateError, Unavailable
+from tidegate.ports.store import AlreadyThere, BlobStore, Created, CreateOutcome
 from tidegate.state.encoded import Encoded
 from tidegate.storage.keys import check_key, directory_of
 from tidegate.storage.object_clients import open_clients
@@ -37,8 +37,10 @@ _NOT_TOGETHER = (400, 404, 405, 501)
 """Answers of stores that know no request for many objects, or take an absent one for an error."""
 
 
-class ObjectBlobStore:
+class ObjectBlobStore(BlobStore):
     """Asks nobody when it is made: a place that is not there is told by the first call. Threads may share it."""
+
+    deletes_together = True
 
     def __init__(self, place: BucketPlace, options: StorageOptions = NO_OPTIONS) -> None:
         self._place = place

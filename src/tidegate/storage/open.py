@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tidegate.checkpoint.ports import BlobStore
 from tidegate.model.errors import InvalidQuery
+from tidegate.ports.store import BlobStore
 from tidegate.storage.local import LocalBlobStore
 from tidegate.storage.options import NO_OPTIONS, StorageOptions
 from tidegate.storage.places import BucketPlace, HdfsPlace, LocalPlace, place_of

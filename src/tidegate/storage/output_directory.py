@@ -7,13 +7,15 @@ import os
 import secrets
 import tempfile
 import threading
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import IO, Protocol, cast
+from typing import IO, cast
 
-from tidegate.checkpoint.ports import BlobStore, Created, Probe, judge
+from tidegate.checkpoint.ports import Probe, judge
 from tidegate.model.errors import InvalidQuery
-from tidegate.operators.output_directory import FileStatus, RemoteDirectory
+from tidegate.ports.directory import FileStatus, RemoteDirectory
+from tidegate.ports.store import BlobStore, Created
 from tidegate.storage.errors import mistakes_told
 from tidegate.storage.local_copy import FILES_AT_ONCE, Fetched, FetchedCopy
 from tidegate.storage.options import NO_OPTIONS, StorageOptions
@@ -27,36 +29,38 @@ _BEGUN = ".begun"
 """Stores have no empty directories: a hidden file makes one."""
 
 
-class FileStore(BlobStore, Protocol):
+class FileStore(BlobStore):
     """What a store of blobs needs for whole files. FileNotFoundError is an answer, everything else a TidegateError."""
 
     file_bytes_max: int
 
+    @abstractmethod
     def upload(self, key: str, file: IO[bytes], size_bytes: int) -> None:
         """The rest of ``file``, under a key that nobody else writes to."""
-        ...
 
+    @abstractmethod
     def publish(self, source: str, target: str, size_bytes: int) -> None:
         """``target`` is there, whole, with the bytes of ``source``, which may be gone. FileNotFoundError: it was gone before."""
-        ...
 
-    def status(self, key: str) -> FileStatus | None: ...
+    @abstractmethod
+    def status(self, key: str) -> FileStatus | None:
+        """None: it is not there."""
 
+    @abstractmethod
     def walk(self, directory: str = "") -> Iterator[str]:
         """Keys below the directory, as they are found."""
-        ...
 
+    @abstractmethod
     def found(self, enters: Callable[[str], bool]) -> Iterator[tuple[str, FileStatus]]:
         """All keys in directories that are entered, as they are found."""
-        ...
 
+    @abstractmethod
     def read_range(self, key: str, start: int, stop: int) -> bytes:
         """FileNotFoundError: it is not there."""
-        ...
 
+    @abstractmethod
     def fetch(self, key: str) -> Fetched:
         """FileNotFoundError: it is not there; also from the pieces, if it goes meanwhile. DataError: it was replaced meanwhile."""
-        ...
 
 
 class StoreDirectory:

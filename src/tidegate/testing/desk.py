@@ -16,7 +16,7 @@ from tidegate.checkpoint.sources import at_start
 from tidegate.model.ids import Attempt, OperatorId
 from tidegate.model.messages import AssignSplits, SourceTime, SplitsWanted
 from tidegate.model.snapshot import OperatorSnapshot
-from tidegate.operators.ports import SplitEnumerator
+from tidegate.ports.source import SplitEnumerator
 from tidegate.testing.looks import Rounds, Watch
 
 

@@ -21,10 +21,10 @@ from tidegate.model.ids import CheckpointId, OperatorId
 from tidegate.model.snapshot import Committable, Split
 from tidegate.operators.build import refuse_user_functions
 from tidegate.operators.columns import empty_frame
-from tidegate.operators.ports import SourceConnector, SplitEnumerator, SplitReader
 from tidegate.operators.user_functions import Load
 from tidegate.plan.relational import OutputMode, Scan, Sink
 from tidegate.plan.stages import build_graph
+from tidegate.ports.source import SourceConnector, SplitEnumerator, SplitReader
 from tidegate.testing.scripted import ScriptedSink
 from tidegate.testing.slots import SlotHarness, Snapshot
 
@@ -141,7 +141,7 @@ class _Job:
 
 
 @dataclass(frozen=True, slots=True)
-class _CountedSource:
+class _CountedSource(SourceConnector):
     inner: SourceConnector
     count: Callable[[int], None]
 
@@ -150,7 +150,7 @@ class _CountedSource:
 
 
 @dataclass(frozen=True, slots=True)
-class _CountedReader:
+class _CountedReader(SplitReader):
     inner: SplitReader
     count: Callable[[int], None]
 

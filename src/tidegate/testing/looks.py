@@ -9,7 +9,7 @@ from tidegate.checkpoint.intervals import contains
 from tidegate.checkpoint.manifest import SourceState
 from tidegate.model.ids import Attempt, OperatorId
 from tidegate.model.snapshot import Split
-from tidegate.operators.ports import ContinuingEnumerator, SplitEnumerator
+from tidegate.ports.source import SplitEnumerator
 
 
 class Watch:
@@ -42,8 +42,8 @@ class Watch:
             (*known, *new),
             self._enumerator.snapshot(),
             bounded=bounded,
-            endless=getattr(self._enumerator, "endless", False),
-            ordered=getattr(self._enumerator, "ordered", False),
+            endless=self._enumerator.endless,
+            ordered=self._enumerator.ordered,
             found=bool(new),
         )
 
@@ -51,8 +51,7 @@ class Watch:
         state = self._state
         if state is None:
             return ()
-        if isinstance(self._enumerator, ContinuingEnumerator):
-            self._enumerator.learn_done(lambda number: contains(state.done, number))
+        self._enumerator.learn_done(lambda number: contains(state.done, number))
         return self._enumerator.restore(state.enumerator, tuple(position.split for position in state.open))
 
 

@@ -11,6 +11,8 @@ import polars as pl
 from tidegate.model.ids import Attempt, CheckpointId, OperatorId, SlotIndex
 from tidegate.model.snapshot import Committable, Split
 from tidegate.plan.relational import Scan, Sink
+from tidegate.ports.sink import SinkCommitter, SinkConnector, SinkWriter
+from tidegate.ports.source import SourceConnector, SplitEnumerator, SplitReader
 
 
 @dataclass(slots=True)
@@ -32,7 +34,7 @@ class ScriptedSplit:
 
 
 @dataclass(slots=True)
-class ScriptedSource:
+class ScriptedSource(SourceConnector):
     """Splits by number; more may be added while the query runs, if it is not bounded: the next look finds them.
 
     ``batch_rows`` is the most that one read returns; every ``hiccup``-th read returns nothing at all.
@@ -53,14 +55,14 @@ class ScriptedSource:
         return ScriptedReader(self, split.number, msgspec.msgpack.decode(position, type=int) if position else 0)
 
 
-class ScriptedReader:
+class ScriptedReader(SplitReader):
     def __init__(self, source: ScriptedSource, number: int, start: int) -> None:
         self._source = source
         self._split = source.splits[number]
         self._number = number
         self._next = start
         self._reads = 0
-        self.empty_answers = 0
+        self._empty_answers = 0
 
     def read(self, rows_max: int, now_ms: int) -> pl.DataFrame | None:
         self._reads += 1
@@ -68,7 +70,7 @@ class ScriptedReader:
             return None
         rows = self._split.rows.slice(self._next, min(rows_max, self._source.batch_rows))
         self._next += rows.height
-        self.empty_answers += rows.is_empty()
+        self._empty_answers += rows.is_empty()
         return rows if rows.height else None
 
     @property
@@ -79,30 +81,35 @@ class ScriptedReader:
     def finished(self) -> bool:
         return self._split.closed and self._next >= self._split.rows.height
 
+    @property
+    def empty_answers(self) -> int:
+        return self._empty_answers
+
     def describe(self) -> str:
         return f"split {self._number} row {self._next}"
 
-    def close(self) -> None:
-        return None
 
-
-class ScriptedEnumerator:
+class ScriptedEnumerator(SplitEnumerator):
     """Driver side: finds what is there and was not before."""
 
     def __init__(self, source: ScriptedSource) -> None:
         self._source = source
         self._known = 0
+        self.ordered = self.endless = source.ordered
 
     def discover(self, now_ms: int) -> tuple[Split, ...]:
         found = range(self._known, len(self._source.splits))
         self._known = len(self._source.splits)
+        self.ordered = self.endless = self._source.ordered
         return tuple(self._split(number) for number in found)
 
     def snapshot(self) -> bytes:
         return msgspec.msgpack.encode(self._known)
 
     def restore(self, state: bytes, known: tuple[Split, ...]) -> tuple[Split, ...]:
-        numbers = set(range(msgspec.msgpack.decode(state, type=int))) | {split.number for split in known}
+        # Nothing is stored by a checkpoint that was taken before the first look.
+        stored = msgspec.msgpack.decode(state, type=int) if state else 0
+        numbers = set(range(stored)) | {split.number for split in known}
         self._known = max(numbers, default=-1) + 1
         return tuple(self._split(number) for number in sorted(numbers))
 
@@ -111,20 +118,12 @@ class ScriptedEnumerator:
         return Split(number=number, payload=b"", earliest_us=told.earliest_us, cut=told.cut)
 
     @property
-    def ordered(self) -> bool:
-        return self._source.ordered
-
-    @property
-    def endless(self) -> bool:
-        return self._source.ordered
-
-    @property
     def bounded(self) -> bool:
         return all(split.closed for split in self._source.splits)
 
 
 @dataclass(slots=True)
-class ScriptedSink:
+class ScriptedSink(SinkConnector, SinkCommitter):
     """Prepared output is kept by transaction name; committing twice, or late, changes nothing."""
 
     guarantee: str = "exactly_once"
@@ -155,7 +154,7 @@ class ScriptedSink:
         return sorted((row for frame in self.visible.values() for row in frame.rows()), key=repr)
 
 
-class ScriptedWriter:
+class ScriptedWriter(SinkWriter):
     def __init__(self, sink: ScriptedSink, operator: OperatorId, attempt: Attempt, subtask: SlotIndex) -> None:
         self._sink = sink
         self._name = f"{operator}/{attempt}/{subtask}"
@@ -172,9 +171,6 @@ class ScriptedWriter:
         self._sink.prepared[name] = pl.concat(self._open)
         self._open = []
         return (name.encode(),)
-
-    def close(self) -> None:
-        return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,10 +35,11 @@ from tidegate.model.messages import (
 )
 from tidegate.model.snapshot import ChunkHandle, Committable, OperatorSnapshot
 from tidegate.operators.build import refuse_user_functions
-from tidegate.operators.ports import Connectors, SplitEnumerator
+from tidegate.operators.ports import Connectors
 from tidegate.operators.user_functions import Load
 from tidegate.plan.graph import JobGraph
 from tidegate.plan.relational import Scan, Sink
+from tidegate.ports.source import SplitEnumerator
 from tidegate.runtime.effects import GrantCredit, Leave, Persist, Send, SlotEffect, Tell
 from tidegate.runtime.persisting import persist_states
 from tidegate.runtime.slot import SlotRuntime

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 import zmq
 
+from tidegate.model.errors import SlotLost
 from tidegate.model.ids import Attempt, SlotIndex
 from tidegate.model.messages import DriverMessage, SlotMessage
 from tidegate.transport.endpoints import DriverEndpoints, SlotEndpoints, present_curve
@@ -52,7 +53,7 @@ class DriverControl:
                 return
             try:
                 message = _to_driver.decode(body[0]) if len(body) == 1 else None
-            except msgspec.DecodeError:
+            except (msgspec.DecodeError, UnicodeDecodeError):
                 continue
             if message is not None and identity == slot_identity(message.attempt, message.slot):
                 yield message
@@ -78,13 +79,19 @@ class SlotControl:
         self.socket.send(_encode(message))
 
     def receive(self) -> Iterator[SlotMessage]:
-        """All that has arrived for this attempt."""
+        """All that has arrived for this attempt. Raises SlotLost for a message that no driver of ours has sent."""
         while True:
             try:
                 body = self.socket.recv(zmq.NOBLOCK)
             except zmq.Again:
                 return
-            message = _to_slot.decode(body)
+            try:
+                message = _to_slot.decode(body)
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                raise SlotLost(
+                    f"a message that is not the driver's arrived on the control channel: {error}",
+                    hint="the attempt is started again",
+                ) from error
             if message.attempt == self._attempt:
                 yield message
 

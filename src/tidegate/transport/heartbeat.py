@@ -92,7 +92,7 @@ class DriverHeartbeat:
                 alive = _alive.decode(body[0]) if len(body) == 1 else None
             except zmq.Again:
                 return arrived
-            except msgspec.DecodeError:
+            except (msgspec.DecodeError, UnicodeDecodeError):
                 continue
             if alive is not None and alive.attempt == self._attempt:
                 arrived.append((identity, alive))

@@ -141,7 +141,7 @@ def _rows_from_bytes(data: Part, height: int) -> pl.DataFrame:
         else:
             table = pa.ipc.open_stream(pa.py_buffer(view)).read_all()
             rows = cast("pl.DataFrame", pl.from_arrow(table, rechunk=False))
-    except (pl.exceptions.PolarsError, pa.ArrowException) as broken:
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, pa.ArrowException) as broken:
         raise SlotLost(f"a batch of {height} rows arrived damaged: {broken}") from broken
     if rows.height != height:
         raise SlotLost(f"a batch of {rows.height} rows arrived where {height} were announced")

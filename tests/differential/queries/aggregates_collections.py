@@ -48,7 +48,7 @@ def values_of_the_extreme_row(s: Sources) -> DataFrame:
     return grouped.agg(
         F.max_by("amount", "id").alias("a"),
         F.min_by("text", F.col("id")).alias("b"),
-        F.max_by("point", "ts").alias("c"),
+        F.max_by("point", F.struct("ts", "id")).alias("c"),
         F.expr("max_by(id, struct(grp, id))").alias("d"),
         F.expr("min_by(id, id) filter (where grp = 3)").alias("e"),
     ).select("window.start", "flag", "a", "b", "c", "d", "e")

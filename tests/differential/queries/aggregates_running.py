@@ -44,7 +44,7 @@ def decimals_and_bytes_as_running_keys(s: Sources) -> DataFrame:
 def a_running_group_with_many_aggregates(s: Sources) -> DataFrame:
     return s.events.groupBy("key").agg(
         F.count("*").alias("n"), F.sum("cost").alias("a"), F.min("ts").alias("b"), F.max("day").alias("c"),
-        F.avg("amount").alias("d"), F.max_by("id", "ts").alias("e"), F.count_distinct("small").alias("f"),
+        F.avg("amount").alias("d"), F.max_by("id", F.struct("ts", "id")).alias("e"), F.count_distinct("small").alias("f"),
         F.bit_xor("amount").alias("g"), F.sort_array(F.collect_set("grp")).alias("h"), F.median("price").alias("i"),
     )  # fmt: skip
 

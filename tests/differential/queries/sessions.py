@@ -69,7 +69,7 @@ def sessions_with_many_aggregates(s: Sources) -> DataFrame:
             F.stddev("price").alias("spread"),
             F.collect_list("id").alias("ids"),
             F.collect_set("grp").alias("kinds"),
-            F.max_by("id", "ts").alias("newest"),
+            F.max_by("id", F.struct("ts", "id")).alias("newest"),
             F.min("day").alias("day"),
             F.bool_or("flag").alias("any"),
             F.sum("cost").alias("cost"),

@@ -19,8 +19,8 @@ from tidegate.model.ids import Attempt, CheckpointId, OperatorId, SlotIndex
 from tidegate.model.snapshot import Committable
 from tidegate.model.types import Field, Schema
 from tidegate.operators.columns import conform
-from tidegate.operators.ports import SinkCommitter, SinkWriter
 from tidegate.plan.relational import OutputMode, Sink
+from tidegate.ports.sink import SinkCommitter, SinkWriter
 
 NUMBERS: Schema = (Field("k", t.STRING), Field("n", t.LONG))
 

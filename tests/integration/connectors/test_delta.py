@@ -137,7 +137,9 @@ def test_the_log_names_sink_and_checkpoint(table: DeltaSinkTable) -> None:
     to = committer(sink)
     out = writer(sink)
     to.commit(wrote(out, 7, numbers(1)) + wrote(out, 9, numbers(2)))
-    assert log_entries(table, 1, "txn") == [{"appId": "tidegate/p1/sink-0", "version": 9}]
+    number = {"appId": "tidegate/p1/sink-0", "version": 9}
+    both = {"appId": "tidegate/p1/sink-0/published", "version": 10_000_000_009}
+    assert log_entries(table, 1, "txn") == [number, both]
     assert log_entries(table, 1, "commitInfo")[0]["tidegate.checkpoint"] == "9"
 
 

@@ -169,9 +169,10 @@ def test_a_snapshot_names_pipeline_sink_and_checkpoint(table: IcebergSinkTable) 
     found = table.table
     (snapshot,) = found.snapshots()
     assert snapshot.summary is not None
-    ours = {key: snapshot.summary[key] for key in ("tidegate.pipeline", "tidegate.sink", "tidegate.checkpoint", "team")}
-    assert list(ours.values()) == ["p1", "sink-0", "9", "blue"]
+    names = ("tidegate.pipeline", "tidegate.sink", "tidegate.attempt", "tidegate.checkpoint", "team")
+    assert [snapshot.summary[name] for name in names] == ["p1", "sink-0", "1", "9", "blue"]
     assert found.properties["tidegate.committed.p1.sink-0"] == "9"
+    assert found.properties["tidegate.published.p1.sink-0"] == "1/9"
     # Forbidden for this commit alone: the table's own setting stays.
     assert found.properties["commit.retry.num-retries"] == "7"
 
@@ -189,13 +190,13 @@ def test_a_late_commit_is_recognised_when_its_snapshot_has_expired(table: Iceber
     assert visible(table) == [1, 2, 100]
 
 
-def test_a_late_commit_is_recognised_when_the_property_is_gone(table: IcebergSinkTable) -> None:
+def test_a_late_commit_is_recognised_when_the_properties_are_gone(table: IcebergSinkTable) -> None:
     sink = table_sink(table)
     to = committer(sink)
     first = wrote(writer(sink), 1, numbers(1))
     to.commit(first)
     with table.table.transaction() as change:
-        change.remove_properties("tidegate.committed.p1.sink-0")
+        change.remove_properties("tidegate.committed.p1.sink-0", "tidegate.published.p1.sink-0")
     to.commit(first)
     assert visible(table) == [1] and table.versions() == 1
 

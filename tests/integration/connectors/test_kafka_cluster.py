@@ -13,6 +13,7 @@ from tests.servers.processes import free_ports
 from tests.servers.proxy import proxy_to
 
 from tidegate.connectors.kafka.names import decode
+from tidegate.connectors.kafka.wire.groups import Groups
 from tidegate.connectors.kafka.wire.requests import Address
 from tidegate.connectors.kafka.wire.transactions import Transactions
 from tidegate.model.errors import Unavailable
@@ -70,6 +71,17 @@ def test_the_brokers_that_the_options_name_may_die_once_the_others_are_known(kaf
         assert wire.initialise(f"{topic}-1", 60_000).epoch == 0
     assert wire.initialise(f"{topic}-2", 60_000).epoch == 0
     wire.close()
+
+
+def test_a_note_is_kept_also_when_the_brokers_that_the_options_name_have_died(kafka: Broker) -> None:
+    topic = kafka.topic()
+    with proxy_to(port_of(kafka)) as named:
+        groups = Groups({"bootstrap.servers": f"127.0.0.1:{named.port}"}, patience_s=5.0)
+        groups.write(f"{topic}-1", (topic, 0), "first")
+    groups.close()
+    groups.write(f"{topic}-2", (topic, 0), "second")
+    assert [groups.read(f"{topic}-{n}")[topic, 0] for n in (1, 2)] == ["first", "second"]
+    groups.close()
 
 
 @pytest.mark.soak

@@ -20,7 +20,6 @@ from tidegate.model.errors import DataError, InvalidQuery, TidegateError, Unavai
 from tidegate.model.ids import Attempt, CheckpointId, SlotIndex
 from tidegate.model.snapshot import Committable
 from tidegate.model.types import BINARY, INTEGER, STRING, Field, Schema
-from tidegate.operators.ports import SettlingWriter
 from tidegate.plan.relational import Sink
 
 CONNECTORS = RealConnectors()
@@ -31,7 +30,6 @@ def published(node: Sink, *batches: pl.DataFrame) -> None:
     """Start, write, checkpoint, commit."""
     committer = CONNECTORS.committer(node)
     writer = CONNECTORS.sink(node).writer(node, Attempt(1), SlotIndex(0))
-    assert isinstance(writer, SettlingWriter)
     try:
         for batch in batches:
             writer.write(batch)

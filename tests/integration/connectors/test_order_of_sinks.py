@@ -29,11 +29,12 @@ from tidegate.connectors.python_source.payload import pack
 from tidegate.connectors.registry import RealConnectors
 from tidegate.connectors.spark_types import spark_schema
 from tidegate.model import types as t
-from tidegate.model.ids import Attempt, CheckpointId, OperatorId, SlotIndex
+from tidegate.model.batch_ids import BatchIds
+from tidegate.model.ids import Attempt, BatchId, CheckpointId, OperatorId, SlotIndex
 from tidegate.model.snapshot import Committable
 from tidegate.model.types import Field, Schema
-from tidegate.operators.ports import SinkCommitter
 from tidegate.plan.relational import OutputMode, Sink
+from tidegate.ports.sink import SinkCommitter
 from tidegate.storage.local import LocalBlobStore
 from tidegate.storage.options import StorageOptions
 
@@ -64,6 +65,9 @@ def run(connectors: RealConnectors, sink: Sink, committer: SinkCommitter | None)
     writers = [slot.writer(sink, Attempt(1), SlotIndex(subtask)) for subtask in range(SUBTASKS)]
     numbers = [itertools.count(0, ROWS) for _ in range(SUBTASKS)]
     prepared: tuple[Committable, ...] = ()
+    if committer is not None:
+        given = tuple((CheckpointId(batch + 1), BatchId(batch)) for batch in range(CHECKPOINTS))
+        committer.number_batches(BatchIds(sink.id, BatchId(CHECKPOINTS), given))
     for checkpoint in range(1, CHECKPOINTS + 1):
         for subtask in reversed(range(SUBTASKS)):
             for begin in itertools.islice(numbers[subtask], BATCHES):

@@ -87,6 +87,8 @@ def _build(reader: Any, scenario: Scenario, directories: Directories) -> DataFra
     reader = reader.schema(SCHEMA).format(scenario.format).option("recursiveFileLookup", "true")
     if scenario.per_trigger is not None:
         reader = reader.option("maxFilesPerTrigger", scenario.per_trigger)
+    if scenario.bytes_per_trigger is not None:
+        reader = reader.option("maxBytesPerTrigger", scenario.bytes_per_trigger)
     return scenario.query.build({name: reader.load(str(directories.of(name))) for name in scenario.query.streams})
 
 

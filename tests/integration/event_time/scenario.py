@@ -46,7 +46,7 @@ class Burst:
 class Scenario:
     """``trigger``: one endless run; or a run with ``availableNow`` per burst, ``drained`` or not.
 
-    ``per_trigger``: ``maxFilesPerTrigger``. ``drops``: Spark drops rows, so that the scenario says something about them.
+    ``per_trigger``: ``maxFilesPerTrigger``; ``bytes_per_trigger``: ``maxBytesPerTrigger``. ``drops``: Spark drops rows, so that the scenario says something about them.
     """
 
     query: Query
@@ -54,6 +54,7 @@ class Scenario:
     format: Literal["parquet", "csv", "json"] = "parquet"
     trigger: Literal["endless", "available now", "drained"] = "endless"
     per_trigger: int | None = None
+    bytes_per_trigger: int | None = None
     drops: bool = False
 
     def rows(self) -> Iterator[tuple[str, Row]]:

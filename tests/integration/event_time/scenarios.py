@@ -229,6 +229,32 @@ def files_in_order_three_per_trigger(random: Random) -> Scenario:
     return Scenario(WINDOWS, (Burst(tuple(files)),), per_trigger=3)
 
 
+def _bursts_of_batches(random: Random, *sizes: int) -> Iterator[Burst]:
+    """The files of a burst are of one time range."""
+    rows = Rows(random)
+    for number, size in enumerate(sizes):
+        yield Burst(rows.files("a", 100 * number - (9 if number else 0), 100 * number + 100, count=size, rows=50))
+
+
+def bursts_two_files_per_trigger(random: Random) -> Scenario:
+    """A burst that ends in the middle of a batch: the next one is cut from its own first file."""
+    return Scenario(DISTINCT, tuple(_bursts_of_batches(random, 3, 4, 1, 4)), per_trigger=2)
+
+
+def bursts_three_files_per_trigger(random: Random) -> Scenario:
+    return Scenario(COUNTS, tuple(_bursts_of_batches(random, 4, 6, 2, 6)), per_trigger=3)
+
+
+def restarts_between_bursts_two_files_per_trigger(random: Random) -> Scenario:
+    bursts = tuple(_bursts_of_batches(random, 3, 4, 1, 4))
+    return Scenario(DISTINCT, bursts, trigger="available now", per_trigger=2)
+
+
+def bursts_with_a_limit_of_bytes(random: Random) -> Scenario:
+    """Two files fit, and a row is about 60 bytes."""
+    return Scenario(DISTINCT, tuple(_bursts_of_batches(random, 3, 4, 1, 4)), "json", bytes_per_trigger=50 * 150)
+
+
 def a_future_row_that_is_filtered_away(random: Random) -> Scenario:
     """It tells no time: neither rows of its own file nor later ones are late for it."""
     rows = Rows(random)
@@ -263,6 +289,7 @@ for _make in (
     late_for_a_deduplication, late_for_a_session, bursts, bursts_after_silence, one_file_each_after_silence, several_available_now,
     an_old_file_for_the_next_available_now, a_quiet_stream_in_a_union, a_quiet_stream_in_a_join, one_file_per_trigger,
     one_file_per_trigger_in_windows, one_file_per_trigger_available_now, files_in_order_three_per_trigger,
+    bursts_two_files_per_trigger, bursts_three_files_per_trigger, restarts_between_bursts_two_files_per_trigger, bursts_with_a_limit_of_bytes,
     a_future_row_that_is_filtered_away, watermarks_in_milliseconds,
 ):  # fmt: skip
     _add(_make.__name__.replace("_", " "), _make)

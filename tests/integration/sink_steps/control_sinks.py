@@ -13,11 +13,12 @@ from pathlib import Path
 import polars as pl
 from tests.integration.sink_steps.pipeline import sink_node
 
-from tidegate.checkpoint.ports import BlobStore
 from tidegate.connectors.options import PIPELINE
 from tidegate.model.ids import Attempt, CheckpointId, SlotIndex
 from tidegate.model.snapshot import Committable
 from tidegate.plan.relational import Sink
+from tidegate.ports.sink import SinkCommitter, SinkConnector, SinkWriter
+from tidegate.ports.store import BlobStore
 
 
 class Mistake(Enum):
@@ -43,7 +44,7 @@ class LineSinks:
 
 
 @dataclass
-class LineSink:
+class LineSink(SinkConnector):
     folder: Path
     mistake: Mistake
     guarantee: str = "exactly_once"
@@ -53,7 +54,7 @@ class LineSink:
         return LineWriter(self.folder, self.mistake, attempt, subtask)
 
 
-class LineWriter:
+class LineWriter(SinkWriter):
     def __init__(self, folder: Path, mistake: Mistake, attempt: Attempt, subtask: SlotIndex) -> None:
         self._folder = folder
         self._mistake = mistake
@@ -74,12 +75,9 @@ class LineWriter:
         self._rows = []
         return (name.encode(),)
 
-    def close(self) -> None:
-        return None
-
 
 @dataclass(frozen=True)
-class LineCommitter:
+class LineCommitter(SinkCommitter):
     folder: Path
     mistake: Mistake
 

@@ -17,8 +17,8 @@ import msgspec
 import polars as pl
 from tests.integration.sink_steps.steps import Diary, Doom, Step, Watch
 
-from tidegate.api.launch import with_pipeline
 from tidegate.api.location import check_store, newest_claim, open_pipeline
+from tidegate.api.preparing import with_pipeline
 from tidegate.checkpoint import effects as fx
 from tidegate.checkpoint import events as ev
 from tidegate.checkpoint.layout import chunk_key, chunk_name
@@ -26,7 +26,6 @@ from tidegate.checkpoint.lifecycle import step
 from tidegate.checkpoint.manifest import Manifest, PipelineDocument
 from tidegate.checkpoint.phases import New, State
 from tidegate.checkpoint.plan import CheckpointPlan, plan_of, without
-from tidegate.checkpoint.ports import BlobStore
 from tidegate.checkpoint.storing import StorageEffect, failure_of, perform
 from tidegate.connectors.registry import RealConnectors
 from tidegate.model import types as t
@@ -43,15 +42,17 @@ from tidegate.model.messages import (
     SubtaskAcked,
     SubtaskDeclined,
 )
-from tidegate.model.snapshot import ChunkHandle, Committable, Split
+from tidegate.model.snapshot import ChunkHandle, Committable, Published, Split
 from tidegate.model.types import Field
-from tidegate.operators.ports import SinkCommitter, SinkConnector, SinkWriter
 from tidegate.plan.graph import JobGraph
 from tidegate.plan.relational import Repartition, Scan, Sink
 from tidegate.plan.stages import build_graph
+from tidegate.ports.sink import SinkCommitter, SinkConnector, SinkWriter
+from tidegate.ports.source import SourceConnector, SplitReader
+from tidegate.ports.store import BlobStore
 from tidegate.runtime.effects import Persist
 from tidegate.runtime.persisting import NotStored, persist_states
-from tidegate.spark.outside import Outside
+from tidegate.spark.outside import Outside, remembered_by
 from tidegate.spark.read_ahead import read_chunk
 from tidegate.storage.local import LocalBlobStore
 from tidegate.testing.slots import SlotHarness, Snapshot
@@ -132,7 +133,7 @@ class RealSinks:
 # --- the source -----------------------------------------------------------------------------------------------------------
 
 
-class DealtReader:
+class DealtReader(SplitReader):
     """One row every 10 ms from the moment it is opened."""
 
     def __init__(self, number: int, position: bytes | None) -> None:
@@ -162,11 +163,8 @@ class DealtReader:
     def describe(self) -> str:
         return f"row {self._first + self._next}"
 
-    def close(self) -> None:
-        return None
 
-
-class DealtSource:
+class DealtSource(SourceConnector):
     def open(self, split: Split, position: bytes | None) -> DealtReader:
         return DealtReader(split.number, position)
 
@@ -222,21 +220,21 @@ class WatchedSink:
 
 class WatchedCommitter:
     def __init__(self, inner: SinkCommitter, watch: Watch) -> None:
-        self._inner = inner
+        self.inner = inner
         self._watch = watch
         self.number = 0
         """Of the checkpoint that is committed, or of the attempt that sweeps."""
 
     def commit(self, committables: tuple[Committable, ...]) -> None:
         with self._watch.inside(Step.IN_COMMITS, self.number):
-            self._inner.commit(committables)
+            self.inner.commit(committables)
 
     def sweep(self, older_than: Attempt, keep: tuple[Committable, ...]) -> None:
         with self._watch.inside(Step.IN_SWEEP, self.number):
-            self._inner.sweep(older_than, keep)
+            self.inner.sweep(older_than, keep)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
+        return getattr(self.inner, name)
 
 
 class WatchedWriter:
@@ -459,7 +457,11 @@ class Pipeline:
         return None
 
     def _in_location(self, effect: StorageEffect) -> ev.Event:
-        return perform(self._plan, effect, self._store, lambda: self._now_ms)
+        return perform(self._plan, effect, self._store, lambda: self._now_ms, self._ask_targets)
+
+    def _ask_targets(self) -> tuple[tuple[OperatorId, Published], ...]:
+        """At every start, also after a kill at any step: what the target holds is never a reason to refuse."""
+        return remembered_by({sink: one.inner for sink, one in self._committers.items()})
 
     def _commit(self, commit: fx.CommitSinks) -> ev.Event:
         self._watch.reached(Step.BEFORE_COMMITS, commit.checkpoint)
@@ -489,7 +491,7 @@ class Pipeline:
         self._diary.note("deployed", attempt=attempt, restored=manifest.checkpoint if manifest is not None else 0)
         # A bounded source: the same splits in every start, and recovery knows which of them are done.
         splits = tuple(Split(number=number, payload=b"") for number in range(SPLITS))
-        self._inbox.append(ev.SplitsDiscovered(self._now_ms, attempt, SOURCE, splits, b"", bounded=True))
+        self._inbox.append(ev.SplitsDiscovered(self._now_ms, attempt, SOURCE, splits, b"all", bounded=True))
         try:
             self._slots = Slots(
                 self._graph,

@@ -21,13 +21,13 @@ from tests.integration.sink_steps.pipeline import RealSinks, SinkFormats, sink_n
 from tests.integration.sink_steps.users_code import Batches, Numbers
 from tests.servers import kafka, postgres, s3
 
-from tidegate.checkpoint.ports import BlobStore
 from tidegate.connectors.kafka.wire.transactions import Transactions
 from tidegate.connectors.python_source.payload import pack
 from tidegate.connectors.registry import RealConnectors
 from tidegate.connectors.spark_types import spark_schema
-from tidegate.operators.ports import SinkCommitter, SinkConnector
 from tidegate.plan.relational import Sink
+from tidegate.ports.sink import SinkCommitter, SinkConnector
+from tidegate.ports.store import BlobStore
 from tidegate.storage.options import StorageOptions, storage_options
 from tidegate.storage.output_directory import open_directory
 
@@ -160,7 +160,11 @@ class PythonSink:
         return replace(node, payload=pack(Numbers, options, spark_schema(node.schema)))
 
     def visible(self) -> list[int]:
-        return [int(line) for path in self.folder.glob("visible/*") for line in path.read_text().split()]
+        files = list(self.folder.glob("visible/*"))
+        batches = {int(path.name.partition("-")[0]) for path in files}
+        if batches != set(range(len(batches))):
+            raise Wrong(f"ids of batches leave some out: {sorted(batches)}")
+        return [int(line) for path in files for line in path.read_text().split()]
 
     def leftovers(self) -> list[str]:
         return waiting(self.folder.parent / "checkpoints")

@@ -11,13 +11,14 @@ from uuid import uuid4
 from pyspark.sql.datasource import DataSource, DataSourceStreamWriter, WriterCommitMessage
 from pyspark.sql.types import Row, StructType
 
-from tidegate.checkpoint.ports import BlobStore
+import tidegate
 from tidegate.connectors.foreach_batch.parts import BatchPart, decode_rows
 from tidegate.connectors.foreach_batch.sink import ForeachBatchCommitter
 from tidegate.connectors.registry import RealConnectors
-from tidegate.model.ids import CheckpointId
-from tidegate.operators.ports import SinkCommitter, SinkConnector
+from tidegate.model.ids import BatchId
 from tidegate.plan.relational import Sink
+from tidegate.ports.sink import SinkCommitter, SinkConnector
+from tidegate.ports.store import BlobStore
 
 
 @dataclass
@@ -48,15 +49,16 @@ class NumbersWriter(DataSourceStreamWriter):
         return Staged(name)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Safe to repeat: whoever comes second finds the file in its place."""
+        """Safe to repeat: whoever comes second finds the file in its place, under the same id."""
         visible = self._folder / "visible"
         visible.mkdir(exist_ok=True)
         for message in messages:
             assert isinstance(message, Staged)
+            place = visible / f"{batchId}-{message.name}"
             try:
-                (self._folder / "staged" / message.name).rename(visible / message.name)
+                (self._folder / "staged" / message.name).rename(place)
             except FileNotFoundError:
-                if not (visible / message.name).exists():
+                if not place.exists():
                     raise
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
@@ -67,7 +69,8 @@ class NumbersWriter(DataSourceStreamWriter):
 
 @dataclass(frozen=True)
 class Batches:
-    """``foreachBatch`` with a function that is safe to repeat. A batch that comes again must hold the same rows."""
+    """``foreachBatch`` with a function that is safe to repeat. A batch that comes again must hold the same rows, and none may be left out
+    before it."""
 
     folder: Path
 
@@ -78,19 +81,21 @@ class Batches:
         committer = RealConnectors(store).committer(sink)
         assert isinstance(committer, ForeachBatchCommitter)
 
-        def call(checkpoint: CheckpointId, parts: tuple[BatchPart, ...]) -> None:
+        def call(batch: BatchId, parts: tuple[BatchPart, ...]) -> None:
             frames = [decode_rows(part, part.data if part.data is not None else _read(store, part)) for part in parts]
-            self._put(checkpoint, [row for frame in frames for row in frame["id"].to_list()])
+            assert tidegate.batch().id == batch
+            self._put(batch, [row for frame in frames for row in frame["id"].to_list()])
 
         committer.call_with(call)
         return committer
 
-    def _put(self, checkpoint: CheckpointId, rows: list[int]) -> None:
-        batch, new = self.folder / f"batch-{checkpoint}", self.folder / f"new-{os.getpid()}"
+    def _put(self, batch: BatchId, rows: list[int]) -> None:
+        path, new = self.folder / f"batch-{batch}", self.folder / f"new-{os.getpid()}"
         text = "".join(f"{row}\n" for row in rows)
-        assert not batch.exists() or batch.read_text() == text, f"batch {checkpoint} came again with other rows"
+        assert not path.exists() or path.read_text() == text, f"batch {batch} came again with other rows"
+        assert not batch or (self.folder / f"batch-{batch - 1}").exists(), f"there is no batch before batch {batch}"
         new.write_text(text)
-        new.replace(batch)
+        new.replace(path)
 
 
 def _read(store: BlobStore, part: BatchPart) -> bytes:

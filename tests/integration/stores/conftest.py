@@ -12,7 +12,7 @@ from tests.servers.hdfs import Hdfs
 from tests.servers.proxy import Proxy, proxy_to
 from tests.servers.s3 import S3Server
 
-from tidegate.checkpoint.ports import BlobStore
+from tidegate.ports.store import BlobStore
 from tidegate.storage.open import open_store
 from tidegate.storage.options import StorageOptions, storage_options
 

@@ -9,8 +9,8 @@ import pytest
 from tests.integration.stores.conftest import Home
 
 from tidegate.api.location import check_store
-from tidegate.checkpoint.ports import AlreadyThere, BlobStore, Created, CreateOutcome, DeletesMany, PutsOwn
 from tidegate.model.errors import Bug, InvalidQuery
+from tidegate.ports.store import AlreadyThere, BlobStore, Created, CreateOutcome
 from tidegate.state.encoded import Encoded
 from tidegate.storage.keys import TEMPORARY_PREFIX
 
@@ -84,7 +84,7 @@ def test_many_are_deleted_together_and_absent_ones_are_no_error(remote_home: Hom
     keys = [f"state/op/{number:03d}" for number in range(40)]
     with ThreadPoolExecutor(RACERS) as makers:
         list(makers.map(lambda key: store.create(key, b"1"), keys))
-    assert isinstance(store, DeletesMany)
+    assert store.deletes_together
     assert store.delete_many([*keys[:-1], "never/there"]) == {}
     assert store.list("") == (keys[-1],)
 
@@ -98,7 +98,6 @@ def test_a_large_object_comes_back_whole(home: Home) -> None:
 
 def test_an_object_of_one_owner_may_travel_in_parts_and_be_sent_again(s3_home: Home) -> None:
     store = s3_home.open()
-    assert isinstance(store, PutsOwn)
     for data in (LARGE, LARGE, b"small"):
         store.put_own(f"state/op/{len(data)}", Encoded.of(data))
         assert store.read(f"state/op/{len(data)}") == data
@@ -118,7 +117,7 @@ def test_the_store_passes_the_probe_and_keeps_nothing_of_it(home: Home) -> None:
     assert store.list("") == ()
 
 
-class WeakStore:
+class WeakStore(BlobStore):
     """A server that knows no conditional put: it takes every one, as S3's copies did for years."""
 
     def __init__(self, store: BlobStore) -> None:

@@ -32,9 +32,9 @@ from tidegate.model.errors import Bug, DataError, InvalidQuery, Unavailable
 from tidegate.model.ids import Attempt
 from tidegate.model.snapshot import FinishedSplit, Split
 from tidegate.model.types import LONG, STRING, TIMESTAMP, Field, Schema
-from tidegate.operators.output_directory import RemoteDirectory
-from tidegate.operators.ports import SplitEnumerator, SplitReader
 from tidegate.plan.relational import Scan
+from tidegate.ports.directory import RemoteDirectory
+from tidegate.ports.source import SplitEnumerator, SplitReader
 from tidegate.spark.discovery import Discovery
 from tidegate.storage.object_store import PART_BYTES
 from tidegate.storage.options import storage_options

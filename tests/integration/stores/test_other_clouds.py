@@ -8,7 +8,7 @@ import pytest
 from tests.servers.buckets import BucketServer, bucket_server
 
 from tidegate.api.location import check_store
-from tidegate.checkpoint.ports import AlreadyThere, BlobStore, Created, DeletesMany
+from tidegate.ports.store import AlreadyThere, BlobStore, Created
 from tidegate.storage.open import open_store
 from tidegate.storage.options import storage_options
 
@@ -43,7 +43,7 @@ def test_what_is_there_is_listed_and_deleted_and_what_is_not_is_no_error(
     store.delete("state/a")
     assert store.read("state/a") is None
     assert store.list("") == ("state/b", "stateful")
-    assert isinstance(store, DeletesMany)
+    assert store.deletes_together
     assert store.delete_many(("state/a", "state/b", "stateful")) == {}
     assert store.list("") == ()
 

@@ -10,7 +10,7 @@ import pytest
 from tests.integration.stores.conftest import Home
 
 from tidegate.connectors.files.local_directory import directory_at
-from tidegate.operators.output_directory import OutputDirectory
+from tidegate.ports.directory import OutputDirectory
 from tidegate.storage.output_directory import open_directory
 from tidegate.storage.places import LocalPlace, place_of
 

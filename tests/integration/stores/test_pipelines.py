@@ -18,11 +18,11 @@ from tidegate.checkpoint import effects as fx
 from tidegate.checkpoint.importing import find, perform_import
 from tidegate.checkpoint.layout import CHECKPOINTS_PREFIX, STATE_PREFIX, ManifestKey, manifest_key, parse
 from tidegate.checkpoint.manifest import Manifest, decode
-from tidegate.checkpoint.ports import BlobStore
 from tidegate.checkpoint.savepoint import perform_export
 from tidegate.cli.main import app
 from tidegate.model.errors import InvalidQuery
 from tidegate.model.ids import Attempt, PipelineId
+from tidegate.ports.store import BlobStore
 from tidegate.spark.history import HistoryKeeper
 from tidegate.spark.read_ahead import read_chunk
 from tidegate.storage.open import open_store

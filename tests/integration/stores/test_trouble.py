@@ -11,8 +11,8 @@ from tests.servers.proxy import http_answer
 from tests.servers.s3 import S3Server
 
 from tidegate.api.location import check_store
-from tidegate.checkpoint.ports import AlreadyThere, Created, DeletesMany
 from tidegate.model.errors import InvalidQuery, Unavailable
+from tidegate.ports.store import AlreadyThere, Created
 from tidegate.state.encoded import Encoded
 from tidegate.storage.errors import Refused
 from tidegate.storage.keys import TEMPORARY_PREFIX
@@ -158,7 +158,7 @@ def test_a_revoked_key_is_refused_in_words_and_works_again_once_it_is_back(s3: S
 
 def test_a_store_that_knows_no_request_for_many_objects_deletes_them_one_by_one(s3_home: Home) -> None:
     store, proxy = s3_home.open(), s3_home.proxy
-    assert proxy is not None and isinstance(store, DeletesMany)
+    assert proxy is not None and store.deletes_together
     for key in ("a", "b", "c"):
         store.create(key, b"1")
     proxy.faults.answer_instead, proxy.faults.times = (b"?delete", http_answer("501 Not Implemented", "")), 100
@@ -174,7 +174,7 @@ def test_keys_that_cannot_be_deleted_are_named_with_the_reason(s3: S3Server, buc
     store = open_store(
         f"s3://{bucket}/undeletable", storage_options({**_options(s3.options_for(key)).values, "retries": "0"})
     )
-    assert isinstance(store, DeletesMany)
+    assert store.deletes_together
     for name in ("a", "b"):
         store.create(name, b"1")
     with s3.check_keys():

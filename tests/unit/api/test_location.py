@@ -18,12 +18,12 @@ from tidegate.checkpoint.effects import ListLocation, WriteClaim
 from tidegate.checkpoint.events import LocationListed
 from tidegate.checkpoint.manifest import Claim, PipelineDocument, Restored, decode_pipeline, encode, encode_pipeline
 from tidegate.checkpoint.plan import CheckpointPlan
-from tidegate.checkpoint.ports import BlobStore, Created
 from tidegate.checkpoint.recovery import Choice, choose
 from tidegate.checkpoint.savepoint import Savepoint, export, read_savepoint, without_committables
 from tidegate.checkpoint.storing import perform
 from tidegate.model.errors import CorruptSnapshot, InvalidQuery, TidegateError
 from tidegate.model.ids import Attempt, CheckpointId, PipelineId
+from tidegate.ports.store import BlobStore, Created
 from tidegate.storage.local import LocalBlobStore
 from tidegate.storage.open import open_store
 

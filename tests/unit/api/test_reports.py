@@ -170,3 +170,11 @@ def test_whoever_holds_event_time_back_is_named_with_the_source_as_a_person_know
             }
         ]
     }
+
+
+def test_a_watermark_in_a_year_that_datetime_does_not_know_is_reported() -> None:
+    """One row whose milliseconds were taken for seconds is enough."""
+    reporting = Reporting()
+    for slot in (0, 1):
+        reporting.slot(slot, counted(WINDOWS, "aggregate-0", watermark_us=1_763_562_000_000_000_000))
+    assert reporting.report()["eventTime"]["watermark"] == "+57855-01-21T05:20:00.000Z"

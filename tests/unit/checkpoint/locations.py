@@ -10,9 +10,9 @@ from tests.unit.checkpoint.scenario import COUNT, PLAN, SINK, SOURCE, committabl
 
 from tidegate.checkpoint.layout import ManifestRef, chunk_key, chunk_name, committed_key, manifest_key
 from tidegate.checkpoint.manifest import Committed, Manifest, encode
-from tidegate.checkpoint.ports import BlobStore, CreateOutcome
 from tidegate.model.ids import Attempt, CheckpointId, PipelineId, SlotIndex
 from tidegate.model.snapshot import ChunkHandle, Committable, KeyGroupRange, OperatorSnapshot
+from tidegate.ports.store import BlobStore, CreateOutcome
 from tidegate.storage.local import LocalBlobStore
 
 GROUPS = KeyGroupRange(0, PLAN.config.max_parallelism)
@@ -22,7 +22,7 @@ class Killed(BaseException):
     """Nothing after it runs, as after kill -9."""
 
 
-class MortalStore:
+class MortalStore(BlobStore):
     """Dies at the ``lives + 1``-th create or delete, before it lands or after, and stays dead."""
 
     def __init__(self, store: BlobStore, lives: int, *, after: bool) -> None:

@@ -64,7 +64,9 @@ E = TypeVar("E", bound=Effect)
 
 def chunk(subtask: int, checkpoint: int, attempt: int = 1) -> ChunkHandle:
     name = layout.chunk_name(COUNT, Attempt(attempt), SlotIndex(subtask), CheckpointId(checkpoint), 0)
-    return ChunkHandle(name=name, groups=KeyGroupRange(0, 128), rows=1, size_bytes=10, checksum=0)
+    return ChunkHandle(
+        name=name, groups=KeyGroupRange(16 * subtask, 16 * subtask + 16), rows=1, size_bytes=10, checksum=0
+    )
 
 
 def committable(checkpoint: int, subtask: int, attempt: int = 1) -> Committable:

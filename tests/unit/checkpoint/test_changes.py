@@ -216,6 +216,52 @@ def test_rows_that_a_barrier_overtook_go_only_to_the_query_that_was_running() ->
     assert fitted(renumbered, taken()).manifest == taken()
 
 
+def overtaken_rows(*inputs: OperatorId) -> tuple[OperatorSnapshot, ...]:
+    """Two rows under way to each, from two subtasks."""
+    rows = tuple(InFlight(edge=0, source=SlotIndex(index), chunk=chunk(index, 7)) for index in range(2))
+    return tuple(OperatorSnapshot(operator=one, subtask=SlotIndex(0), in_flight=rows) for one in inputs)
+
+
+DROPPING = QueryConfig(parallelism=2, drop_in_flight=True)
+
+
+def test_the_refusal_of_rows_under_way_counts_them_and_names_the_option() -> None:
+    renumbered = redefined(INPUTS, ("input 0", "edge 0, keyed: k#2 bigint, total#3"))
+    answer = refusal(renumbered, taken(QUERY, *overtaken_rows(INPUTS)))
+    assert "with 2 rows on their way to aggregate-0" in answer.message
+    assert '.option("inFlightRows", "drop")' in answer.hint
+
+
+def test_rows_under_way_are_given_up_on_demand_and_counted() -> None:
+    manifest = taken(QUERY, *overtaken_rows(INPUTS))
+    renumbered = redefined(INPUTS, ("input 0", "edge 0, keyed: k#2 bigint, total#3"))
+    for changed in (renumbered, plus(OTHER, ("key 1", "k bigint"))):
+        answer = fitted(replace(changed, config=DROPPING), manifest)
+        assert not any(entry.in_flight for entry in answer.manifest.operators)
+        assert answer.manifest.sources == manifest.sources, "no source reads them again"
+        assert "2 rows on their way to aggregate-0 in checkpoint 7 of attempt 1 are given up" in answer.notes[0]
+
+
+def test_rows_under_way_that_still_fit_are_kept_although_they_may_be_dropped() -> None:
+    others = OperatorId(f"{OTHER}.inputs")
+    before = plus(others, ("input 0", "edge 1, keyed: k#1 bigint"), plan=plus(OTHER, ("key 1", "k bigint")))
+    manifest = taken(before, *overtaken_rows(INPUTS, others))
+    assert fitted(replace(before, config=DROPPING), manifest) == Fit(manifest)
+    changed = redefined(others, ("input 0", "edge 1, keyed: k#9 bigint"), plan=before)
+    answer = fitted(replace(changed, config=DROPPING), manifest)
+    kept = {entry.operator: len(entry.in_flight) for entry in answer.manifest.operators if entry.in_flight}
+    assert kept == {INPUTS: 2}
+    assert answer.notes[0].startswith("2 rows on their way to aggregate-other in")
+
+
+def test_giving_up_rows_under_way_gives_up_nothing_else() -> None:
+    manifest = taken(QUERY, *overtaken_rows(INPUTS), pending=True)
+    dropping = replace(without(COUNT), config=DROPPING)
+    assert "allowDroppedState" in refusal(dropping, manifest).hint
+    allowing = replace(without(SINK), config=msgspec.structs.replace(DROPPING, allow_dropped_state=True))
+    assert "not published yet" in refusal(allowing, manifest).message
+
+
 def test_event_time_of_a_stage_that_is_gone_or_new_needs_no_permission() -> None:
     assert fitted(without_alone(INPUTS, QUERY), taken()).notes == ()
     answer = fitted(QUERY, taken(without_alone(INPUTS, QUERY)))

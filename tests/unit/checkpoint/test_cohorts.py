@@ -163,6 +163,13 @@ def test_splits_of_the_next_cohort_hold_as_well() -> None:
     assert read(cohorts, 0, 60).granted_us == 10 * SECOND_US - 1_000
 
 
+def test_a_live_file_that_says_its_times_ends_no_bound() -> None:
+    cohorts = read(nothing(found(NEW, split(0, 0), split(1, 50), split(2, 90))), 0, 60)
+    timed, untimed = found(cohorts, split(3, 300)), found(cohorts, split(3))
+    assert read(timed, 1, 300).granted_us == 90 * SECOND_US - 1_000
+    assert read(untimed, 1, 300).granted_us == cohorts.granted_us
+
+
 # --- restores
 
 
@@ -203,6 +210,17 @@ def test_after_a_restore_with_limits_what_the_next_cohort_had_read_does_not_coun
     assert granted_s(cohorts) in (None, 1)
     cohorts = read(read(cohorts, 4, 1), 5, 1)
     assert granted_s(cohorts) == 300
+
+
+def test_what_returns_from_behind_the_next_cohort_counts_with_its_own() -> None:
+    """One at a time. When the checkpoint was taken 0 and 3 were open, at readers that its barrier had reached at different times: they, and
+    what lies between them, are given out at once."""
+    cohorts = nothing(found(restored_cohorts(DELAY_US, (), WATERMARK_MIN_US), *(split(n, cut=n > 0) for n in range(6))))
+    assert cohorts.assignable == 2
+    cohorts = read(read(read(read(cohorts, 3, 500), 0, 1), 1, 2), 2, 3)
+    assert granted_s(cohorts) == 3, "4 is of the cohort right behind that of 3"
+    assert granted_s(read(cohorts, 4, 4)) == 500
+    assert granted_s(read(read(cohorts, 5, 5), 4, 600)) == 600
 
 
 def test_where_nothing_waits_for_time_what_was_read_counts_one_cohort_later() -> None:

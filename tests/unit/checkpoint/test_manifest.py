@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import zlib
+
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.checkpoint.scenario import COUNT, PLAN, SINK, SOURCE, chunk, committable
 
+from tidegate.checkpoint.importing import relocated
 from tidegate.checkpoint.layout import IMPORTED, ManifestRef, chunk_key
 from tidegate.checkpoint.manifest import (
     Claim,
@@ -117,7 +120,7 @@ def test_only_chunks_with_files_have_keys() -> None:
     )
     one = Manifest(
         pipeline=PLAN.pipeline,
-        checkpoint=CheckpointId(1),
+        checkpoint=CheckpointId(42),
         attempt=Attempt(7),
         max_parallelism=128,
         operators=(inlined,),
@@ -190,8 +193,8 @@ def test_what_is_no_newer_format_of_the_same_document_is_damage(tag: str) -> Non
 
 
 def test_an_imported_checkpoint_has_no_past_and_nothing_to_publish() -> None:
-    bare = tuple(msgspec.structs.replace(entry, committables=()) for entry in MANIFEST.operators)
-    imported = msgspec.structs.replace(MANIFEST, attempt=IMPORTED, parent=None, operators=bare)
+    imported, _ = relocated(MANIFEST, PLAN.pipeline)
+    assert imported.attempt == IMPORTED
     assert decode(Manifest, "k", encode(imported)) == imported
     for wrong in ({"operators": MANIFEST.operators}, {"parent": (CheckpointId(1), Attempt(1))}):
         with pytest.raises(ValueError, match="imported checkpoint"):
@@ -204,3 +207,13 @@ def test_rows_that_a_barrier_overtook_belong_to_the_checkpoint() -> None:
     entry = msgspec.structs.replace(MANIFEST.operators[0], in_flight=(rows,))
     unaligned = msgspec.structs.replace(MANIFEST, operators=(entry, *MANIFEST.operators[1:]))
     assert unaligned.chunk_keys() == MANIFEST.chunk_keys() | {chunk_key(chunk(1, 42, 7).name)}
+
+
+def test_a_field_that_another_version_knows_is_no_damage_of_the_pipeline_document() -> None:
+    """T79: its checksum goes by what is stored, not by the fields that this version would write."""
+    fields = msgspec.json.decode(encode_pipeline(PIPELINE))
+    stored = {name: value for name, value in fields.items() if name != "imported_from"} | {"later": 7, "checksum": ""}
+    checksum = f"{zlib.crc32(msgspec.json.encode(stored)):08x}"
+    assert decode_pipeline(msgspec.json.encode(stored | {"checksum": checksum})) == PIPELINE
+    with pytest.raises(CorruptSnapshot, match="its checksum"):
+        decode_pipeline(msgspec.json.encode(stored | {"checksum": checksum, "later": 8}))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tidegate.checkpoint.ports import AlreadyThere, Created, CreateOutcome, judge, probe
+from tidegate.checkpoint.ports import judge, probe
 from tidegate.model.errors import InvalidQuery
+from tidegate.ports.store import AlreadyThere, Created, CreateOutcome
 
 
 def test_a_store_that_refuses_the_second_create_is_trusted() -> None:

@@ -12,7 +12,7 @@ from tidegate.checkpoint.layout import ManifestRef
 from tidegate.checkpoint.phases import Active, Ending, Over
 from tidegate.model.ids import Attempt, CheckpointId
 from tidegate.model.messages import CheckpointCommitted
-from tidegate.model.snapshot import FinishedSplit, SourceProgress
+from tidegate.model.snapshot import FinishedSplit, SourceProgress, Split
 
 
 def looked(run: Scenario) -> tuple[ef.Effect, ...]:
@@ -225,23 +225,45 @@ def test_every_cleanup_round_sweeps_older_attempts_and_never_its_own() -> None:
 def progress(run: Scenario, *finished: int) -> tuple[ef.Effect, ...]:
     """A checkpoint at which reader 0 reports these splits as finished, up to the answer of its look."""
     checkpoint = run.trigger()
-    acks = [ack(checkpoint, one) for one in PLAN.subtasks]
-    acks[0] = ack(checkpoint, PLAN.subtasks[0], progress=SourceProgress(finished=tuple(map(FinishedSplit, finished))))
+    done = SourceProgress(finished=tuple(map(FinishedSplit, finished)))
+    acks = [ack(checkpoint, one, attempt=run.run.attempt) for one in PLAN.subtasks]
+    acks[0] = ack(checkpoint, PLAN.subtasks[0], attempt=run.run.attempt, progress=done)
     (store,) = only(run.said(*acks), ef.StoreManifest)
-    stored = run.feed(run.perform(store))  # type: ignore[arg-type]
-    assert not only(stored, ef.ForgetSplits)
-    return run.answer(*stored)
+    (look,) = run.feed(run.perform(store))  # type: ignore[arg-type]
+    looked = run.feed(run.perform(look))  # type: ignore[arg-type]
+    assert not only(looked, ef.ForgetSplits), "its output is not visible yet"
+    return run.answer(*looked)
 
 
-def test_splits_are_forgotten_when_a_looked_at_checkpoint_has_them_all_done() -> None:
+def test_splits_are_forgotten_when_the_output_of_a_checkpoint_that_has_them_all_done_is_visible() -> None:
     """T35: split 1 is not done at the first checkpoint, so nothing from it on may be forgotten, though 2 is done."""
     run = Scenario().run_up()
     assert only(progress(run, 0, 2), ef.ForgetSplits) == [ef.ForgetSplits(Attempt(1), SOURCE, 1)]
     assert only(progress(run, 1), ef.ForgetSplits) == [ef.ForgetSplits(Attempt(1), SOURCE, 3)]
+
+
+def test_what_may_be_forgotten_is_said_with_every_commit() -> None:
+    """A driver that dies right after a commit has not told it: its successor does."""
+    run = Scenario().run_up()
+    run.feed(
+        ev.SplitsDiscovered(
+            run.now_ms,
+            Attempt(1),
+            SOURCE,
+            (Split(number=0, payload=b""), Split(number=1, payload=b"")),
+            b"knows 0 and 1",
+        )
+    )
     assert only(progress(run), ef.ForgetSplits) == []
+    progress(run, 0)
+    again = run.successor().run_up()
+    assert only(progress(again), ef.ForgetSplits) == [ef.ForgetSplits(Attempt(2), SOURCE, 1)]
 
 
 def test_a_fenced_coordinator_forgets_no_split() -> None:
     run = Scenario().run_up()
     run.store[layout.claim_key(Attempt(2))] = b"somebody"
-    assert only(progress(run, 0), ef.ForgetSplits) == []
+    checkpoint = run.trigger()
+    acks = [ack(checkpoint, one) for one in PLAN.subtasks]
+    acks[0] = ack(checkpoint, PLAN.subtasks[0], progress=SourceProgress(finished=(FinishedSplit(0),)))
+    assert only(run.answer(*run.said(*acks)), ef.ForgetSplits) == []

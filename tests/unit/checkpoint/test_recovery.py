@@ -165,7 +165,16 @@ def test_a_person_may_accept_duplicates() -> None:
     assert choice.manifest.ref == ref(1, 1)
     run = Scenario(KEEP_THREE, location.store)
     run.run_up(accept_duplicates=True)
-    assert run.last(ef.WriteRestored).restored.ref == ref(1, 1)
+    written = run.last(ef.WriteRestored)
+    assert written.restored.ref == ref(1, 1)
+    (note,) = written.notes
+    for part in (
+        str(ref(2, 1)),
+        "000002-000001/manifest is damaged",
+        f"checkpoint {ref(1, 1)} is restored instead",
+        "again",
+    ):
+        assert part in note, "the log says what is given up, why, and what is restored"
 
 
 def test_a_checkpoint_that_had_nothing_to_publish_may_be_passed_over() -> None:

@@ -13,10 +13,10 @@ from tidegate.checkpoint.effects import ExportSavepoint
 from tidegate.checkpoint.events import SavepointExported, SavepointFailed
 from tidegate.checkpoint.layout import SAVEPOINT_KEY
 from tidegate.checkpoint.manifest import Manifest
-from tidegate.checkpoint.ports import AlreadyThere, BlobStore, Created
 from tidegate.checkpoint.savepoint import Savepoint, check_target, perform_export, read_savepoint
 from tidegate.model.errors import CorruptSnapshot, InvalidQuery, Unavailable
 from tidegate.model.ids import Attempt
+from tidegate.ports.store import AlreadyThere, BlobStore, Created
 from tidegate.storage.local import LocalBlobStore
 
 OWNER = Attempt(8)

@@ -15,11 +15,11 @@ from tidegate.checkpoint import effects as ef
 from tidegate.checkpoint import events as ev
 from tidegate.checkpoint import layout
 from tidegate.checkpoint.manifest import Restored
-from tidegate.checkpoint.ports import BlobStore
 from tidegate.checkpoint.recovery import Choice, Refusal, choose
 from tidegate.checkpoint.storing import CHUNKS_AT_ONCE, StorageEffect, error_from, failure_of, perform
 from tidegate.model.errors import Bug, CorruptSnapshot, InvalidQuery, SlotLost, TidegateError, Unavailable
 from tidegate.model.ids import Attempt
+from tidegate.ports.store import BlobStore
 from tidegate.storage.local import LocalBlobStore
 
 SECOND = Attempt(2)
@@ -142,6 +142,8 @@ def test_a_failure_becomes_the_error_it_was(error: TidegateError) -> None:
 
 class ManyAtOnce(LocalBlobStore):
     """Deletes many together, and remembers which."""
+
+    deletes_together = True
 
     def __init__(self, root: Path) -> None:
         super().__init__(root)

@@ -13,8 +13,8 @@ from tidegate.model.config import QueryConfig
 from tidegate.model.ids import OperatorId
 from tidegate.model.snapshot import Split
 from tidegate.model.types import Field, Schema
-from tidegate.operators.ports import SourceConnector, SplitReader
 from tidegate.plan.relational import Scan
+from tidegate.ports.source import SourceConnector, SplitReader
 
 BOUNDED = QueryConfig(bounded=True)
 READS_MAX = 100_000

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -125,13 +126,50 @@ def test_a_snapshot_with_gaps_or_noise_is_corrupt(tmp_path: Path) -> None:
 
 def test_a_missing_directory_is_named(tmp_path: Path) -> None:
     with pytest.raises(InvalidQuery, match="nowhere does not exist"):
-        enumerator(tmp_path / "nowhere").discover(0)
+        enumerator(tmp_path / "nowhere").check()
+
+
+def test_a_directory_that_goes_away_is_empty_until_it_is_there_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As in Structured Streaming; a query that had ended for one look would have to be started again by somebody."""
+    watching = enumerator(tmp_path / "in")
+    written(tmp_path / "in" / "a", "x")
+    assert names(watching.discover(0)) == ["a"]
+    shutil.rmtree(tmp_path / "in")
+    assert [watching.discover(now_ms) for now_ms in (1, 2)] == [(), ()]
+    assert caplog.text.count("is gone") == 1
+    written(tmp_path / "in" / "a", "the same name again")
+    written(tmp_path / "in" / "b", "x")
+    assert names(watching.discover(3)) == ["b"]
+
+
+def test_a_restart_while_the_directory_is_away_goes_on(tmp_path: Path) -> None:
+    before = enumerator(tmp_path / "in")
+    written(tmp_path / "in" / "a", "x")
+    known = before.discover(0)
+    shutil.rmtree(tmp_path / "in")
+    after = enumerator(tmp_path / "in")
+    after.learn_done(lambda number: True)
+    assert after.restore(before.snapshot(), ()) == known
+    assert after.discover(1) == ()
+    written(tmp_path / "in" / "b", "x")
+    assert names(after.discover(2)) == ["b"]
 
 
 @pytest.mark.parametrize("option", ["cleanSource", "wholetext", "lineSep", "ignoreCorruptFiles"])
 def test_options_that_would_change_results_are_refused(tmp_path: Path, option: str) -> None:
     with pytest.raises(InvalidQuery, match=option):
         enumerator(tmp_path, **{option: "true"})
+
+
+@pytest.mark.parametrize(
+    ("option", "default"),
+    [("cleanSource", "OFF"), ("wholetext", "False"), ("multiLine", "false"), ("ignoreMissingFiles", "false")],
+)
+def test_an_option_at_its_default_changes_nothing(tmp_path: Path, option: str, default: str) -> None:
+    """``spark.readStream.text(path)`` passes ``wholetext`` by itself."""
+    assert enumerator(tmp_path, **{option: default}).discover(0) == ()
 
 
 def cuts(splits: tuple[Split, ...]) -> list[bool]:
@@ -178,6 +216,54 @@ def test_batches_are_cut_at_the_same_files_after_a_restore_and_by_a_new_limit_if
     sized(tmp_path / "5", 1, 5)
     sized(tmp_path / "6", 1, 6)
     assert cuts(again.discover(1)) == cuts(before.discover(1)) == [False, True]
+
+
+def brought(watching: FileEnumerator, inbox: Path, *sizes: int) -> tuple[Split, ...]:
+    """What a look finds behind a burst of such files. The one after it finds nothing."""
+    first = len(list(inbox.iterdir())) if inbox.exists() else 0
+    for number, size_bytes in enumerate(sizes, first):
+        sized(inbox / f"{number:03}", size_bytes, number)
+    found = watching.discover(0)
+    assert watching.discover(0) == ()
+    return found
+
+
+def test_a_burst_is_cut_from_its_first_file(tmp_path: Path) -> None:
+    """As by a Spark that has read what came before."""
+    by_files, by_bytes = enumerator(tmp_path, maxFilesPerTrigger=2), enumerator(tmp_path, maxBytesPerTrigger=100)
+    assert cuts(brought(by_files, tmp_path, 50, 50, 50)) == cuts(brought(by_bytes, tmp_path)) == [False, False, True]
+    assert cuts(brought(by_files, tmp_path, 50, 50, 50, 50)) == [False, False, True, False]
+    assert cuts(brought(by_bytes, tmp_path)) == [False, False, True, False]
+
+
+def test_small_bursts_are_put_together_up_to_a_full_batch(tmp_path: Path) -> None:
+    """Whoever reads slowly finds several of them at once."""
+    watching = enumerator(tmp_path, maxFilesPerTrigger=2)
+    assert [cuts(brought(watching, tmp_path, 1)) for _ in range(5)] == [[False], [False], [True], [False], [True]]
+
+
+@pytest.mark.parametrize("limits", [{"maxFilesPerTrigger": 2}, {"maxBytesPerTrigger": 100}])
+def test_what_was_read_before_a_restart_fills_no_batch_after_it(tmp_path: Path, limits: dict[str, int]) -> None:
+    before, again = enumerator(tmp_path, **limits), enumerator(tmp_path, **limits)
+    brought(before, tmp_path, 50, 50, 50)
+    again.learn_done(lambda number: True)
+    again.restore(before.snapshot(), ())
+    assert cuts(brought(again, tmp_path, 50, 50, 50, 50)) == [False, False, True, False]
+
+
+def test_what_was_cut_before_a_restart_stays_cut_whatever_has_been_read(tmp_path: Path) -> None:
+    before, again = enumerator(tmp_path, maxFilesPerTrigger=2), enumerator(tmp_path, maxFilesPerTrigger=2)
+    known = (*brought(before, tmp_path, 1, 1, 1), *brought(before, tmp_path, 1, 1, 1, 1))
+    again.learn_done(lambda number: number < 4)
+    assert again.restore(before.snapshot(), known[4:]) == known
+    assert cuts(known) == [False, False, True, False, False, True, False]
+
+
+def test_other_limits_cut_anew_from_the_first_file_that_is_still_to_be_read(tmp_path: Path) -> None:
+    before, again = enumerator(tmp_path, maxFilesPerTrigger=2), enumerator(tmp_path, maxFilesPerTrigger=3)
+    brought(before, tmp_path, *[1] * 8)
+    again.learn_done(lambda number: number < 3)
+    assert cuts(again.restore(before.snapshot(), ())) == [False] * 6 + [True, False]
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from tidegate.connectors.files.parallel import side_by_side
 from tidegate.connectors.files.sink_config import parse_sink
 from tidegate.connectors.files.spark_log import logged_file
 from tidegate.model.errors import Bug
-from tidegate.operators.output_directory import FileStatus
+from tidegate.ports.directory import FileStatus
 
 
 @pytest.mark.parametrize(

@@ -166,6 +166,44 @@ def test_statistics_survive_a_restart_as_long_as_the_query_asks_for_the_same_col
         assert {split.earliest_us for split in again} == {None}
 
 
+def live_file(watching: FileEnumerator, directory: Path, name: str) -> int | None:
+    """What a file says that arrives alone."""
+    store(directory / name, [7 * SECOND_US])
+    (split,) = watching.discover(0)
+    return split.earliest_us
+
+
+def test_a_file_that_arrives_while_a_backlog_is_read_says_its_times_too(tmp_path: Path) -> None:
+    """Else it holds event time until all of the backlog has been read."""
+    backlog(tmp_path)
+    watching = enumerator(scan(tmp_path))
+    watching.discover(0)
+    watching.forget(MANY - 1)
+    assert live_file(watching, tmp_path, "live-1") == 7 * SECOND_US
+    watching.forget(MANY)
+    assert live_file(watching, tmp_path, "live-2") is None, "nothing is left that it could hold"
+
+
+def test_a_backlog_that_a_restart_finds_unread_asks_for_the_times_of_others(tmp_path: Path) -> None:
+    backlog(tmp_path)
+    before = enumerator(scan(tmp_path))
+    found = before.discover(0)
+    for done, said in ((MANY - 1, 7 * SECOND_US), (MANY, None)):
+        again = enumerator(scan(tmp_path))
+        again.learn_done(lambda number, done=done: number < done)
+        again.restore(before.snapshot(), found[done:])
+        assert live_file(again, tmp_path, f"live-{done}") == said
+        (tmp_path / f"live-{done}").unlink()
+
+
+def test_a_backlog_that_says_nothing_asks_for_nothing(tmp_path: Path) -> None:
+    for number in range(MANY):
+        store(tmp_path / f"{number}", [1], write_statistics=False)
+    watching = enumerator(scan(tmp_path))
+    watching.discover(0)
+    assert live_file(watching, tmp_path, "live") is None
+
+
 def test_documents_of_a_version_without_statistics_are_read() -> None:
     old = msgspec.msgpack.encode({"type": "file/1", "path": "/in/x", "size_bytes": 3})
     assert decode_split(old) == FileSplit(path="/in/x", size_bytes=3)

@@ -33,6 +33,14 @@ def test_a_wrong_value_is_named_with_its_option_and_a_way_out(ask: object, messa
     assert raised.value.hint and "csv source" in raised.value.message
 
 
+def test_other_values_than_the_default_are_refused_words_in_any_case() -> None:
+    options = Options({"wholetext": "False", "nanValue": "nan"}, "csv source")
+    options.refuse_others({"wholetext": "false", "multiLine": "false"}, hint="leave it out")
+    with pytest.raises(InvalidQuery, match="nanValue") as raised:
+        options.refuse_others({"nanValue": "NaN"}, hint="leave it out")
+    assert "nanValue=NaN" in raised.value.hint
+
+
 def test_unknown_options_are_ignored_aloud_and_our_own_silently(caplog: pytest.LogCaptureFixture) -> None:
     options = Options({"heder": "true", "path": "/x", "tidegate.pipeline": "p"}, "csv source")
     options.text("path")

@@ -19,8 +19,8 @@ from tidegate.model.errors import InvalidQuery, UserCodeFailed
 from tidegate.model.ids import Attempt, CheckpointId, OperatorId, SlotIndex
 from tidegate.model.snapshot import Committable
 from tidegate.model.types import Field
-from tidegate.operators.ports import SinkWriter
 from tidegate.plan.relational import OutputMode, Sink
+from tidegate.ports.sink import SinkWriter
 
 SCHEMA = (Field("n", t.LONG), Field("ts", t.TIMESTAMP))
 NOON = datetime.datetime(2024, 5, 1, 12, tzinfo=datetime.UTC)

@@ -8,9 +8,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import polars as pl
 import pyarrow as pa
 import pytest
+from pyspark.serializers import CPickleSerializer
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceStreamArrowWriter,
@@ -19,13 +21,16 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import LongType, StructField, StructType
 
+import tidegate
+from tidegate.connectors.options import PIPELINE
 from tidegate.connectors.python_sink import sink as module
 from tidegate.connectors.python_sink.sink import PythonSinkCommitter, PythonSinkWriter
 from tidegate.connectors.python_source.payload import pack
 from tidegate.connectors.registry import RealConnectors
 from tidegate.model import types as t
+from tidegate.model.batch_ids import BatchIds
 from tidegate.model.errors import DataError, InvalidQuery, UserCodeFailed
-from tidegate.model.ids import Attempt, CheckpointId, OperatorId, SlotIndex
+from tidegate.model.ids import Attempt, BatchId, CheckpointId, OperatorId, SlotIndex
 from tidegate.model.snapshot import Committable
 from tidegate.model.types import Field
 from tidegate.plan.relational import OutputMode, Sink
@@ -34,6 +39,8 @@ from tidegate.storage.local import LocalBlobStore
 SCHEMA = StructType([StructField("n", LongType())])
 SEEN: list[Any] = []
 """What the writers below were asked for; emptied before each test."""
+GIVEN = tuple((CheckpointId(checkpoint), BatchId(checkpoint - 1)) for checkpoint in range(1, 10))
+"""Every checkpoint of these tests has brought rows."""
 
 
 @dataclass
@@ -53,9 +60,11 @@ class RowWriter(DataSourceStreamWriter):
 
     def commit(self, messages: list[Any], batchId: int) -> None:
         SEEN.append(("commit", [message.numbers for message in messages], batchId))
+        SEEN.append(("name", tidegate.batch().name, tidegate.batch().id))
 
     def abort(self, messages: list[Any], batchId: int) -> None:
         SEEN.append(("abort", [message.numbers for message in messages], batchId))
+        SEEN.append(("name", tidegate.batch().name, tidegate.batch().id))
 
 
 class ArrowWriter(DataSourceStreamArrowWriter):
@@ -116,7 +125,7 @@ def sink_of(kind: type[Any] = RowWriter, mode: OutputMode = OutputMode.APPEND) -
     return Sink(
         id=OperatorId("sink-0"),
         format="recorder",
-        options={"target": "here"},
+        options={"target": "here", PIPELINE: "p1"},
         columns=(("n", "n"),),
         schema=(Field("n", t.LONG),),
         mode=mode,
@@ -137,6 +146,7 @@ def writer(store: LocalBlobStore, sink: Sink, attempt: int = 1, subtask: int = 0
 def driver(store: LocalBlobStore, sink: Sink) -> PythonSinkCommitter:
     made = RealConnectors(store).committer(sink)
     assert isinstance(made, PythonSinkCommitter)
+    made.number_batches(BatchIds(sink.id, BatchId(len(GIVEN)), GIVEN))
     return made
 
 
@@ -175,19 +185,36 @@ def test_write_per_subtask_and_checkpoint_and_one_commit_with_all_messages(
     second = prepared(to, 6) + prepared(other, 6, 1)
     assert calls("commit") == [], "nothing is committed before the checkpoint is complete"
     driver(store, sink).commit(first + second)
-    assert calls("commit") == [([[1, 2, 3], [4]], 5), ([[6]], 6)]
+    assert calls("commit") == [([[1, 2, 3], [4]], 4), ([[6]], 5)]
     assert calls("made")[0] == (["n"], False, "here")
 
 
 def test_a_commit_that_returned_is_not_repeated_and_one_that_failed_is(store: LocalBlobStore) -> None:
     sink = sink_of()
     ready = wrote(store, sink, rows(1), 1)
-    with pytest.raises(UserCodeFailed, match=r"the other side is down[\s\S]*in commit\(\) of batch 1"):
+    with pytest.raises(UserCodeFailed, match=r"the other side is down[\s\S]*in commit\(\) of batch 0"):
         driver(store, replace(sink, payload=sink_of(FailingCommit).payload)).commit(ready)
     for _ in range(3):
         driver(store, sink).commit(ready)
-    assert calls("commit") == [([[1]], 1)]
+    assert calls("commit") == [([[1]], 0)]
     assert store.list("batches/sink-0/waiting/") == ()
+
+
+def test_messages_that_an_earlier_version_pickled_are_committed_and_aborted(store: LocalBlobStore) -> None:
+    """T83: read through the same door as today's (``test_commit_messages.py``)."""
+    sink = sink_of()
+
+    def pickled(numbers: list[int], checkpoint: int) -> Committable:
+        message = CPickleSerializer().dumps(Wrote(numbers))
+        key = module.Batches(store, sink.id).put(Attempt(1), SlotIndex(0), checkpoint, message)
+        payload = msgspec.msgpack.encode(module.PickledMessage(attempt=Attempt(1), key=key, message=message))
+        return Committable(checkpoint=CheckpointId(checkpoint), subtask=SlotIndex(0), number=0, payload=payload)
+
+    held, _ = pickled([1, 2], 1), pickled([3], 2)
+    committer = driver(store, sink)
+    committer.sweep(Attempt(2), (held,))
+    committer.commit((held,))
+    assert calls("commit") == [([[1, 2]], 0)] and [messages for messages, _ in calls("abort")] == [[[3]]]
 
 
 def test_abort_gets_what_older_attempts_wrote_and_no_checkpoint_holds(store: LocalBlobStore) -> None:
@@ -199,11 +226,14 @@ def test_abort_gets_what_older_attempts_wrote_and_no_checkpoint_holds(store: Loc
     committer.sweep(Attempt(1), ())
     assert calls("abort") == [], "its own attempt may still complete it"
     newer = wrote(store, sink, rows(4), 2, attempt=2)
+    committer.number_batches(BatchIds(sink.id, BatchId(1)))
     committer.sweep(Attempt(2), committed)
     committer.sweep(Attempt(2), committed)
-    assert calls("abort") == [([[2], [3]], 2)]
+    assert calls("abort") == [([[2], [3]], 1)], "the next batch is what it would have been"
+    committer.number_batches(BatchIds(sink.id, BatchId(2), ((CheckpointId(2), BatchId(1)),)))
     committer.commit(newer)
-    assert calls("commit") == [([[1]], 1), ([[4]], 2)] and len(lost) == 2
+    assert calls("commit") == [([[1]], 0), ([[4]], 1)] and len(lost) == 2
+    assert calls("name") == [("p1-sink-0", 0), ("p1-sink-0", 1), ("p1-sink-0", 1)]
 
 
 def test_what_a_checkpoint_holds_is_never_aborted(store: LocalBlobStore) -> None:
@@ -212,7 +242,7 @@ def test_what_a_checkpoint_holds_is_never_aborted(store: LocalBlobStore) -> None
     committer = driver(store, sink)
     committer.sweep(Attempt(2), held)
     committer.commit(held)
-    assert calls("abort") == [] and calls("commit") == [([[1]], 1)]
+    assert calls("abort") == [] and calls("commit") == [([[1]], 0)]
 
 
 def test_what_was_committed_is_never_aborted_even_if_its_traces_stayed(
@@ -292,7 +322,7 @@ def test_the_slot_waits_while_the_users_code_is_behind(store: LocalBlobStore) ->
     pusher.join(30)
     (ready,) = prepared(to, 1)
     driver(store, sink_of()).commit((ready,))
-    assert calls("commit") == [([list(range(12))], 1)]
+    assert calls("commit") == [([list(range(12))], 0)]
 
 
 def _source(writer: DataSourceStreamWriter) -> DataSource:
@@ -307,7 +337,7 @@ def test_complete_mode_overwrites_and_writes_an_empty_result_too(store: LocalBlo
     sink = sink_of(mode=OutputMode.COMPLETE)
     to = writer(store, sink)
     driver(store, sink).commit(prepared(to, 1))
-    assert calls("commit") == [([[]], 1)] and calls("made")[0] == (["n"], True, "here")
+    assert calls("commit") == [([[]], 0)] and calls("made")[0] == (["n"], True, "here")
 
 
 def test_a_source_that_cannot_be_written_to_is_refused_at_start(store: LocalBlobStore) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -14,16 +15,21 @@ from tests.unit.connectors.reading import BOUNDED, drain, positions, read_all, s
 from tidegate.checkpoint.intervals import contains, done_prefix
 from tidegate.checkpoint.manifest import SourceState
 from tidegate.checkpoint.sources import fresh
+from tidegate.connectors.python_source.enumerator import KnownRanges, RangeEnumerator
 from tidegate.connectors.python_source.payload import pack
+from tidegate.connectors.python_source.readers import stream_reader
 from tidegate.connectors.registry import RealConnectors
 from tidegate.connectors.spark_types import spark_schema
 from tidegate.model import types as t
 from tidegate.model.config import QueryConfig
 from tidegate.model.errors import CorruptSnapshot, DataError, InvalidQuery, UserCodeFailed
+from tidegate.model.ids import OperatorId
 from tidegate.model.snapshot import FinishedSplit, SourceProgress
 from tidegate.model.types import Field
-from tidegate.operators.ports import ForgetfulEnumerator
+from tidegate.plan.explain import shown_options
 from tidegate.plan.relational import Scan
+from tidegate.spark.restored_sources import RestoredSources
+from tidegate.storage.local import LocalBlobStore
 
 SCHEMA = (Field("n", t.LONG), Field("s", t.STRING))
 
@@ -145,7 +151,6 @@ def test_forgotten_splits_leave_the_snapshot_and_numbering_goes_on() -> None:
     before = connectors.enumerator(of, QueryConfig())
     splits = [split for now_ms in range(3) for split in before.discover(now_ms)]
     oldest = before.snapshot()
-    assert isinstance(before, ForgetfulEnumerator)
     before.forget(3)
     after = connectors.enumerator(of, QueryConfig())
     assert after.restore(before.snapshot(), (splits[3],)) == tuple(splits[2:])
@@ -167,7 +172,6 @@ def test_the_manifest_of_an_endless_source_does_not_grow() -> None:
     """1,000 discoveries, a checkpoint after each, every split read at once; then all retained checkpoints are restored."""
     of, connectors = scan(Counter, until=1_000_000), RealConnectors()
     forgetful, keeping = (connectors.enumerator(of, QueryConfig()) for _ in range(2))
-    assert isinstance(forgetful, ForgetfulEnumerator)
     assigner = fresh(of.id, 1)
     sizes: list[tuple[int, int]] = []
     retained: deque[SourceState] = deque(maxlen=3)
@@ -316,3 +320,41 @@ def test_a_source_without_a_stream_is_refused() -> None:
 
     with pytest.raises(InvalidQuery, match="cannot be read as a stream"):
         RealConnectors().enumerator(scan(BatchOnly), BOUNDED)
+
+
+class Tail(DataSource):
+    """Begins at the end of what is there."""
+
+    def streamReader(self, schema: Any) -> DataSourceStreamReader:
+        return TailReader(dict(self.options))
+
+
+class TailReader(CounterReader):
+    def initialOffset(self) -> dict[str, int]:
+        return {"n": int(self.options["until"])}
+
+
+def test_an_initial_offset_that_moves_is_asked_for_once(tmp_path: Path) -> None:
+    """The second attempt comes before any checkpoint, when more rows are there."""
+    store = LocalBlobStore(tmp_path)
+
+    def attempt(end: int, **options: Any) -> str:
+        scan = tail_scan(until=end)
+        enumerator = RangeEnumerator(
+            stream_reader(Tail({"until": str(end), "kind": "tuples"}), spark_schema(SCHEMA)),
+            "tail",
+            bounded=False,
+            asked=shown_options(scan.options | options),
+        )
+        assert RestoredSources(None, store).restore(OperatorId("source-0"), enumerator, 0) == ()
+        enumerator.discover(0)
+        return str(msgspec.msgpack.decode(enumerator.snapshot(), type=KnownRanges).ranges)
+
+    assert attempt(40) == "()"
+    assert "'{\"n\": 40}', end='{\"n\": 50}'" in attempt(60)
+    assert attempt(60, since="now") == "()", "other options, another beginning"
+    assert "'{\"n\": 40}'" in attempt(70, password="rotated"), "secrets say nothing about it"
+
+
+def tail_scan(until: int) -> Scan:
+    return scan_of("tail", SCHEMA, **{"tidegate.commitWithin": str(until), "password": "first"})

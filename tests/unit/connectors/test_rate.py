@@ -1,19 +1,24 @@
 from __future__ import annotations
 
 import datetime
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from tests.unit.connectors.reading import scan_of
 
 from tidegate.connectors.rate.config import RateConfig
-from tidegate.connectors.rate.source import RateReader, RateSource, rate_enumerator
+from tidegate.connectors.rate.source import RateReader, RateSource, RateSplit, rate_enumerator
 from tidegate.model import types as t
 from tidegate.model.config import QueryConfig
 from tidegate.model.errors import InvalidQuery
+from tidegate.model.ids import OperatorId
 from tidegate.model.types import Field
 from tidegate.plan.relational import Scan
+from tidegate.spark.restored_sources import RestoredSources
+from tidegate.storage.local import LocalBlobStore
 
 RATE = (Field("timestamp", t.TIMESTAMP), Field("value", t.LONG))
 STARTED_MS = 1_700_000_000_000
@@ -108,3 +113,18 @@ def test_all_partitions_are_dealt_out_at_once() -> None:
 def test_rates_that_make_no_sense_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(InvalidQuery):
         rate_enumerator(scan(**options), QueryConfig())
+
+
+def test_the_time_at_which_the_source_began_is_the_first_starts(tmp_path: Path) -> None:
+    """As in Spark, which writes it down: values that were due since then come with the times that they were due at."""
+    wall, of, store = Wall(), scan(rowsPerSecond=10, numPartitions=2), LocalBlobStore(tmp_path)
+
+    def attempt() -> list[RateSplit]:
+        enumerator = rate_enumerator(of, QueryConfig(), wall)
+        known = RestoredSources(None, store).restore(OperatorId("source-0"), enumerator, 0)
+        assert enumerator.discover(0) == ()
+        return [msgspec.msgpack.decode(split.payload, type=RateSplit) for split in known]
+
+    first = attempt()
+    wall.now_ms += 60_000
+    assert attempt() == first and [split.started_ms for split in first] == [STARTED_MS] * 2

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from tidegate.eventtime.delay import watermark_at
 from tidegate.eventtime.generator import GeneratorState, SplitWatermarks
-from tidegate.model.elements import NO_ORIGIN, WATERMARK_MIN_US, SourceStatus
+from tidegate.model.elements import NO_ORIGIN, WATERMARK_MAX_US, WATERMARK_MIN_US, SourceStatus
 
 DELAY = 10_000
 
@@ -127,3 +128,8 @@ def test_a_log_that_was_read_before_a_restore_and_has_nothing_since_counts() -> 
     """T71"""
     generator = SplitWatermarks(DELAY)
     assert generator.on_status(SourceStatus(frozenset(), holding=False, reached=((4, 80_000),))) == 70_000
+
+
+def test_no_row_however_far_in_the_future_makes_the_watermark_that_ends_a_stream() -> None:
+    assert watermark_at((1 << 63) - 1, 0) < WATERMARK_MAX_US
+    assert watermark_at(WATERMARK_MAX_US, -1) < WATERMARK_MAX_US

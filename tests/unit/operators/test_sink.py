@@ -13,6 +13,7 @@ from tidegate.model.snapshot import Committable, KeyGroupRange
 from tidegate.operators.protocol import OperatorContext, Restored
 from tidegate.operators.sink import SinkOperator
 from tidegate.plan.relational import OutputMode, Sink
+from tidegate.ports.sink import SinkWriter
 from tidegate.testing.scripted import ScriptedSink, ScriptedWriter
 
 NODE = Sink(
@@ -102,7 +103,7 @@ class Informed(ScriptedSink):
         made = super().writer(sink, attempt, subtask)
         heard = self.heard
 
-        class Writer:
+        class Writer(SinkWriter):
             write, prepare, close = made.write, made.prepare, made.close
 
             def on_committed(self, checkpoint: CheckpointId) -> None:
@@ -129,7 +130,7 @@ class Settling(ScriptedSink):
         made = super().writer(sink, attempt, subtask)
         settled = self.settled
 
-        class Writer:
+        class Writer(SinkWriter):
             write, prepare, close = made.write, made.prepare, made.close
 
             def settle(self, checkpoint: CheckpointId) -> None:
@@ -148,4 +149,3 @@ def test_what_a_writer_leaves_for_later_is_waited_for_with_its_snapshot() -> Non
     first.settle()
     second.settle()
     assert connector.settled == [1, 2]
-    assert make(ScriptedSink()).snapshot(CheckpointId(1)).settle is None

@@ -10,13 +10,22 @@ import polars as pl
 from tests.property import pipelines as p
 
 from tidegate.model.config import QueryConfig
-from tidegate.model.elements import WATERMARK_MAX_US, WATERMARK_MIN_US, Batch, EndOfData, Idle, SourceStatus, Watermark
+from tidegate.model.elements import (
+    WATERMARK_MAX_US,
+    WATERMARK_MIN_US,
+    Active,
+    Batch,
+    EndOfData,
+    Idle,
+    SourceStatus,
+    Watermark,
+)
 from tidegate.model.ids import Attempt, CheckpointId, OperatorId, SlotIndex
 from tidegate.model.messages import AssignSplits
 from tidegate.model.snapshot import FinishedSplit, KeyGroupRange, SourceProgress, Split, SplitPosition
-from tidegate.operators.ports import SourceConnector
 from tidegate.operators.protocol import OperatorContext, Restored
 from tidegate.operators.source import ASK_AGAIN_MS, POLL_MAX_MS, POLL_MIN_MS, FromSource, SourceOperator
+from tidegate.ports.source import SourceConnector, SplitReader
 from tidegate.testing.scripted import ScriptedReader, ScriptedSource, ScriptedSplit
 
 NAME = OperatorId("source-0")
@@ -184,6 +193,25 @@ def test_a_finished_split_is_told_at_once_and_again_until_it_is_heard_of() -> No
     assert source.next_ask_ms == float("inf")
 
 
+def test_a_finished_split_is_told_until_it_is_heard_of_although_a_checkpoint_has_it_as_done() -> None:
+    """The message was lost, and the checkpoint was complete before the next one: the assigner would wait for the split for ever."""
+    source = make(ScriptedSplit(frame(1)), message_repeat_ms=1_000)
+    source.ask(0)
+    source.assign(assign(0, 0, ordered=False, unread=True, no_more=True), 0)
+    drain(source, 10)
+    first = source.ask(10)
+    assert first is not None and first.finished == (FinishedSplit(0),)
+    source.snapshot(CheckpointId(1))
+    source.on_completed(CheckpointId(1))
+    again = source.ask(1_010)
+    assert again is not None and again.finished == (FinishedSplit(0),)
+    reported = source.snapshot(CheckpointId(2)).source
+    assert reported is not None and reported.finished == ()
+    source.assign(assign(1, ordered=False, unread=True, heard=again.number + 1), 1_020)
+    later = source.ask(5_000)
+    assert later is None or later.finished == ()
+
+
 def test_news_about_the_time_are_no_answer() -> None:
     """The question stands: whoever has one open is not sent to sleep by a grant."""
     source = make(ScriptedSplit(frame(1)))
@@ -259,6 +287,8 @@ def test_a_reader_of_logs_takes_the_time_of_the_others_only_while_it_has_nothing
     drain(source)
     source.assign(assign(3, watermark_us=90, answers=False), 0)
     assert drain(source) == [], "made of what was known before it had something to read"
+    status = SourceStatus(frozenset(), holding=False, granted_us=90)
+    assert status in drain(source, 1e5), "the driver does not say it again: it counts from the next rest on"
 
 
 def test_a_log_for_whose_time_nobody_asks_says_so_once_and_for_good() -> None:
@@ -459,6 +489,38 @@ def test_a_log_is_idle_only_if_its_source_has_said_so_again_and_again() -> None:
     assert Idle() in drain(source, 9_100)
 
 
+def test_a_log_that_was_idle_and_falls_silent_is_awaited_again() -> None:
+    """T72: what it had said is as old as its last answer. Nothing has come, so those behind are told."""
+    split = ScriptedSplit(frame(), closed=False)
+    source = make(split)
+    source.assign(assign(0, 0), 0)
+    for now_ms in (0, 50):
+        drain(source, now_ms)
+    assert Idle() in drain(source, 100)
+    split.reachable = False
+    assert Active() not in drain(source, 199)
+    said = drain(source, 200)
+    assert Active() in said
+    assert any(isinstance(one, SourceStatus) and one.open == frozenset({0}) for one in said)
+    assert drain(source, 5_000) == [], "it is said once"
+    split.reachable = True
+    assert Idle() in drain(source, 5_050), "and with the next answer it is idle again"
+
+
+def test_a_log_whose_source_answers_no_sooner_than_the_time_out_stays_idle_between_its_answers() -> None:
+    """Awaited and idle in turn, it would keep everybody busy for ever."""
+    split = ScriptedSplit(frame(), closed=False)
+    source = make(split)
+    source.assign(assign(0, 0), 0)
+    drain(source, 0)
+    assert Idle() in drain(source, 150)
+    for now_ms in range(200, 1_000, 50):
+        split.reachable = now_ms % 150 == 0
+        assert drain(source, now_ms) == []
+    split.reachable = False
+    assert Active() in drain(source, 2_000), "silent for longer than it ever was between two answers"
+
+
 def test_a_reader_forgets_splits_that_a_completed_checkpoint_has_as_done() -> None:
     source = make(*(ScriptedSplit(frame(n)) for n in range(50)))
     for number in range(50):
@@ -495,6 +557,18 @@ def test_a_source_that_has_not_been_answered_or_has_not_said_so_is_not_drained()
     source.assign(assign(0), 1)
     assert not source.drained and source.ready(1)
     assert drain(source, 1)[0] == SourceStatus(frozenset(), holding=False)
+    assert source.drained
+
+
+def test_a_source_that_has_been_told_the_time_and_has_not_passed_it_on_is_not_drained() -> None:
+    """A checkpoint that is taken next would leave before the windows that this closes."""
+    source = make(ScriptedSplit(frame(1)))
+    source.assign(assign(0, 0, ordered=False, unread=True), 0)
+    drain(source)
+    assert source.drained
+    source.assign(assign(1, ordered=False, answers=False, watermark_us=7_000), 1)
+    assert not source.drained and source.ready(1)
+    assert drain(source, 1)[0] == SourceStatus(frozenset(), holding=False, granted_us=7_000, whole=True)
     assert source.drained
 
 
@@ -623,14 +697,13 @@ def test_a_checkpoint_that_was_overtaken_is_not_told() -> None:
     assert len(connector.heard) == 1
 
 
-class _Fetching:
+class _Fetching(SplitReader):
     """A reader with nothing to read that has not caught up until it is said so."""
 
-    position, finished = b"", False
+    position, finished, caught_up = b"", False, False
 
     def __init__(self) -> None:
         self.looks = 0
-        self.caught_up = False
 
     def read(self, rows_max: int, now_ms: int) -> pl.DataFrame | None:
         return None
@@ -641,14 +714,11 @@ class _Fetching:
     def look(self) -> None:
         self.looks += 1
 
-    def close(self) -> None:
-        return None
-
 
 def test_a_source_is_drained_when_readers_that_fetch_ahead_have_caught_up_too() -> None:
     reader = _Fetching()
 
-    class Connector:
+    class Connector(SourceConnector):
         def open(self, split: Split, position: bytes | None) -> _Fetching:
             return reader
 

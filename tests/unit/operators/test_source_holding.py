@@ -11,12 +11,13 @@ from tidegate.model.ids import OperatorId
 from tidegate.model.snapshot import Split
 from tidegate.operators.source.holding import SILENT_AFTER_MS, holders_of_logs
 from tidegate.operators.source.open_split import OpenSplit
+from tidegate.ports.source import SplitReader
 
 SOURCE = OperatorId("source-kafka")
 
 
 @dataclass
-class Log:
+class Log(SplitReader):
     """A partition whose broker answers, or does not."""
 
     name: str
@@ -31,9 +32,6 @@ class Log:
 
     def describe(self) -> str:
         return self.name
-
-    def close(self) -> None:
-        return None
 
 
 def partition(number: int) -> OpenSplit:

@@ -10,7 +10,6 @@ from tidegate.model import types as t
 from tidegate.model.elements import Batch
 from tidegate.model.types import Field
 from tidegate.operators.columns import polars_schema
-from tidegate.operators.protocol import Timed
 from tidegate.operators.stamp_time import StampTimeOperator
 from tidegate.plan.relational import StampTime
 
@@ -40,6 +39,5 @@ def test_time_never_goes_back_when_a_clock_is_set() -> None:
 
 def test_the_loop_tells_it_the_time_and_never_wakes_for_it() -> None:
     operator = StampTimeOperator(NODE)
-    assert isinstance(operator, Timed)
     assert operator.next_time_ms == float("inf")
     assert not list(operator.on_time(5))

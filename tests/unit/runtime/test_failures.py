@@ -11,7 +11,7 @@ from tests.property import pipelines as p
 
 from tidegate.model.elements import Batch, Produced, Rejected
 from tidegate.model.errors import Bug, DataError, Unavailable, UserCodeFailed
-from tidegate.operators.protocol import Stateless
+from tidegate.operators.protocol import Operator
 from tidegate.operators.user_functions import failure
 from tidegate.plan.relational import MapBatches, UdfKind, Union
 from tidegate.runtime.chain import Chain, Link
@@ -64,7 +64,7 @@ def test_what_nobody_expected_is_a_bug_with_its_place() -> None:
     assert "in operator union" in told.message
 
 
-class Rejecting(Stateless):
+class Rejecting(Operator):
     def on_batch(self, batch: Batch) -> Iterator[Produced]:
         yield Rejected(batch.rows)
 

@@ -12,7 +12,7 @@ from tidegate.model.elements import Barrier, Batch, CheckpointKind, Element, Out
 from tidegate.model.ids import Attempt, ChannelId, CheckpointId, OperatorId, SlotIndex, StageId, SubtaskId
 from tidegate.model.messages import AssignSplits
 from tidegate.model.snapshot import KeyGroupRange, Split, SplitPosition
-from tidegate.operators.protocol import OperatorContext, Stateless
+from tidegate.operators.protocol import Operator, OperatorContext
 from tidegate.operators.source import SourceOperator
 from tidegate.plan.relational import Union
 from tidegate.runtime.chain import Chain, Link
@@ -25,7 +25,7 @@ from tidegate.runtime.subtask import SlotScope
 from tidegate.testing.scripted import ScriptedSource, ScriptedSplit
 
 
-class OneByOne(Stateless):
+class OneByOne(Operator):
     """Yields every row as a batch of its own."""
 
     def on_batch(self, batch: Batch) -> Iterator[Output]:

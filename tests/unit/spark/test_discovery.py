@@ -13,6 +13,8 @@ from tidegate.checkpoint.events import AttemptFailed, Event, SplitsDiscovered
 from tidegate.model.errors import Unavailable
 from tidegate.model.ids import Attempt, OperatorId
 from tidegate.model.snapshot import Split
+from tidegate.ports.source import SplitEnumerator
+from tidegate.spark import discovery as discovery_module
 from tidegate.spark.discovery import Discovery
 
 SOURCE = OperatorId("source-0")
@@ -21,7 +23,7 @@ ONE_STREAM = dict.fromkeys((SOURCE, OTHER), OperatorId("watermark-0"))
 PATIENCE_S = 10
 
 
-class Endless:
+class Endless(SplitEnumerator):
     """One more split at every look; a snapshot names the first and the last that are remembered."""
 
     bounded = False
@@ -320,3 +322,15 @@ def test_a_later_look_that_fails_for_good_ends_the_attempt() -> None:
     assert next_found(inbox) == (1, True)
     assert isinstance(inbox.get(timeout=PATIENCE_S), AttemptFailed)
     assert not discovery.look().is_set()
+
+
+def test_a_look_that_is_asked_for_does_not_cut_a_burst_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """T70: the look that finds nothing more says that all of a burst is known."""
+    monkeypatch.setattr(discovery_module, "BURST_MS", 3_600_000)
+    source = Told(0, 1, 1)
+    discovery, inbox = watch({SOURCE: source}, 3_600_000)
+    assert next_found(inbox) == (0, False)
+    assert discovery.look().wait(PATIENCE_S), "nothing has been found that more may follow"
+    assert next_found(inbox) == (1, True)
+    assert not discovery.look().wait(0.05) and inbox.empty()
+    discovery.stop()

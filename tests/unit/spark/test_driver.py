@@ -9,10 +9,10 @@ from tests.property import pipelines as p
 from tests.unit.checkpoint.scenario import PLAN
 
 from tidegate.checkpoint import effects as fx
-from tidegate.checkpoint.ports import CreateOutcome
 from tidegate.model.errors import Bug, Unavailable
 from tidegate.model.ids import Attempt
 from tidegate.plan.stages import build_graph
+from tidegate.ports.store import CreateOutcome
 from tidegate.spark.driver import JobMaster
 from tidegate.storage.local import LocalBlobStore
 

@@ -11,9 +11,11 @@ from tests.unit.checkpoint.scenario import ONE, PLAN, SINK, committable
 
 from tidegate.checkpoint import effects as fx
 from tidegate.checkpoint.events import ClaimWritten, Event, SinksCommitted, SinksFailed, SinksSwept
+from tidegate.model.batch_ids import BatchIds, Numbering
 from tidegate.model.errors import InvalidQuery
-from tidegate.model.ids import Attempt, CheckpointId
+from tidegate.model.ids import Attempt, BatchId, CheckpointId
 from tidegate.model.snapshot import Committable
+from tidegate.ports.sink import SinkCommitter
 from tidegate.spark.outside import LaneFailed, Outside
 from tidegate.storage.local import LocalBlobStore
 
@@ -21,7 +23,7 @@ COMMIT = fx.CommitSinks(ONE, CheckpointId(1), ((SINK, (committable(1, 0), commit
 SWEEP = fx.SweepSinks(ONE, ONE, ())
 
 
-class Moody:
+class Moody(SinkCommitter):
     """A sink whose next call lands and then raises."""
 
     def __init__(self) -> None:
@@ -41,14 +43,15 @@ class Moody:
             raise raises
 
 
-class Forgetful(Moody):
-    """Its other side has forgotten what was committed long ago."""
+class Counting(Moody):
+    """Its code of the user counts batches."""
 
-    def commit(self, committables: tuple[Committable, ...]) -> None:
-        raise InvalidQuery("nobody knows these")
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: list[BatchIds] = []
 
-    def already_committed(self, committables: tuple[Committable, ...]) -> None:
-        self.visible += committables
+    def number_batches(self, ids: BatchIds) -> None:
+        self.told.append(ids)
 
 
 class World:
@@ -88,15 +91,16 @@ def test_what_repeating_cannot_mend_is_said_to_be_so(world: World) -> None:
     assert failed.failure.code == InvalidQuery.code
 
 
-def test_output_that_a_marker_calls_visible_is_not_committed_again_by_a_sink_that_cannot(tmp_path: Path) -> None:
+def test_a_sink_that_counts_batches_is_told_their_ids_before_each_commit_and_sweep(tmp_path: Path) -> None:
+    """T76: its own, and where it begins when nobody has numbered it."""
     world = World(tmp_path)
     world.outside.stop()
-    sink = Forgetful()
-    store = LocalBlobStore(tmp_path)
-    world.outside = Outside(PLAN, store, {SINK: sink}, world.posted.put, name="q", description="")
-    assert isinstance(world.after(COMMIT), SinksFailed)
-    assert isinstance(world.after(replace(COMMIT, marked=True)), SinksCommitted)
-    assert sink.visible == [committable(1, 0), committable(1, 1)]
+    sink = Counting()
+    world.outside = Outside(PLAN, LocalBlobStore(tmp_path), {SINK: sink}, world.posted.put, name="q", description="")
+    ids = BatchIds(SINK, BatchId(5), ((CheckpointId(1), BatchId(4)),))
+    assert isinstance(world.after(replace(COMMIT, numbering=Numbering(sinks=(ids,)))), SinksCommitted)
+    assert isinstance(world.after(replace(SWEEP, numbering=Numbering(floor=BatchId(7)))), SinksSwept)
+    assert sink.told == [ids, BatchIds(SINK, BatchId(7))]
     world.outside.stop()
 
 

@@ -12,6 +12,7 @@ from tidegate.checkpoint.layout import chunk_key
 from tidegate.model.errors import CorruptSnapshot, Unavailable
 from tidegate.model.ids import OperatorId, SlotIndex
 from tidegate.model.snapshot import ChunkHandle, KeyGroupRange, OperatorSnapshot
+from tidegate.ports.store import BlobStore
 from tidegate.spark import read_ahead
 from tidegate.spark.read_ahead import ReadAhead
 from tidegate.state.codec import encode_chunk
@@ -19,7 +20,7 @@ from tidegate.state.codec import encode_chunk
 LOWER, UPPER = KeyGroupRange(0, 4), KeyGroupRange(4, 8)
 
 
-class CountingStore:
+class CountingStore(BlobStore):
     """Holds reads until so many are under way at once."""
 
     def __init__(self, at_once: int = 1) -> None:

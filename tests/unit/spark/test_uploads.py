@@ -11,11 +11,11 @@ import polars as pl
 import pytest
 
 from tidegate.checkpoint.layout import chunk_key
-from tidegate.checkpoint.ports import Created
 from tidegate.model.errors import Unavailable
 from tidegate.model.ids import Attempt, CheckpointId, OperatorId, SlotIndex, StageId, SubtaskId
 from tidegate.model.snapshot import KeyGroupRange
 from tidegate.operators.protocol import NewChunk, OperatorState
+from tidegate.ports.store import BlobStore, Created
 from tidegate.runtime.effects import Persist
 from tidegate.spark import puts
 from tidegate.spark.puts import Batch, ParallelPuts
@@ -27,7 +27,7 @@ ROWS = pl.DataFrame({"x": pl.int_range(100_000, eager=True).hash()})  # 800 kB: 
 OPERATOR = OperatorId("op")
 
 
-class GatedStore:
+class GatedStore(BlobStore):
     """Holds every create until it is let through; fails those it is told to."""
 
     def __init__(self) -> None:

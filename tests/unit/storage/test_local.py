@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.checkpoint.ports import Created
 from tidegate.model.errors import Bug, InvalidQuery, Unavailable
+from tidegate.ports.store import Created
 from tidegate.storage.local import TEMPORARY_PREFIX, LocalBlobStore
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.checkpoint.ports import Created
 from tidegate.model.errors import InvalidQuery
+from tidegate.ports.store import Created
 from tidegate.storage.open import absolute_path, is_missing, local_path, open_store
 
 

@@ -15,6 +15,7 @@ from tidegate.model.ids import Attempt, CheckpointId, SlotIndex
 from tidegate.model.snapshot import Committable
 from tidegate.operators.columns import empty_frame
 from tidegate.plan.relational import OutputMode, Sink
+from tidegate.ports.sink import SinkCommitter, SinkConnector
 
 _WIDTH_MIN = 3
 _RULE = "-" * 43
@@ -38,7 +39,7 @@ def parse_console(sink: Sink) -> ConsoleConfig:
     )
 
 
-class ConsoleSink:
+class ConsoleSink(SinkConnector):
     """Slot side: no more rows travel to the driver than are printed."""
 
     guarantee = "at_least_once"
@@ -48,7 +49,7 @@ class ConsoleSink:
         return CollectingWriter(parse_console(sink).rows_max, whole=whole)
 
 
-class ConsoleCommitter:
+class ConsoleCommitter(SinkCommitter):
     """Driver side. After a restart the rows of the last checkpoint may be printed again."""
 
     def __init__(self, sink: Sink, out: TextIO | None = None) -> None:

@@ -21,9 +21,10 @@ from tidegate.model import types as t
 from tidegate.model.ids import Attempt, SlotIndex
 from tidegate.operators.columns import arrow_type
 from tidegate.plan.relational import Sink
+from tidegate.ports.sink import SinkConnector
 
 
-class DeltaSink:
+class DeltaSink(SinkConnector):
     """Slot side."""
 
     guarantee = "exactly_once"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from tidegate.connectors.files.config import is_remote
-from tidegate.connectors.files.ledger import Epoch, Ledger, RecordLedger, SparkLedger
+from tidegate.connectors.files.ledger import NOTHING, Epoch, Ledger, RecordLedger, SparkLedger
 from tidegate.connectors.files.listing import is_hidden
 from tidegate.connectors.files.local_directory import directory_at
 from tidegate.connectors.files.merging import groups, merge_lines, merge_parquet
@@ -22,14 +22,15 @@ from tidegate.connectors.files.text_encoders import CsvLines
 from tidegate.model.errors import CorruptSnapshot, InvalidQuery
 from tidegate.model.ids import Attempt, CheckpointId, SlotIndex
 from tidegate.model.os_errors import explain
-from tidegate.model.snapshot import Committable
-from tidegate.operators.output_directory import OpenDirectory, OutputDirectory
+from tidegate.model.snapshot import Committable, Published
 from tidegate.plan.relational import Sink
+from tidegate.ports.directory import OpenDirectory, OutputDirectory
+from tidegate.ports.sink import SinkCommitter
 
 log = logging.getLogger("tidegate.connectors")
 
 
-class FileSinkCommitter:
+class FileSinkCommitter(SinkCommitter):
     """A staged file takes its final name, or becomes part of a merged file, whose name follows from its parts.
 
     Then the ledger takes the epoch down: what it knows is never touched again. Until then the whole epoch is committed again, by
@@ -38,6 +39,7 @@ class FileSinkCommitter:
 
     def __init__(self, sink: Sink) -> None:
         self._config = parse_sink(sink, warn=True)
+        self.forgets = self._config.retention_ms is not None
         self._names = StagingNames.of(sink)
         if not is_remote(self._config.location):
             self._begin(directory_at(self._config.location, None))
@@ -70,6 +72,14 @@ class FileSinkCommitter:
             self._delete([file.staged for owed in epochs.values() for file, _ in owed])
         except OSError as error:
             raise explain(error, "commit to", self._output) from error
+
+    def published(self) -> Published | None:
+        """By the ledger, which stays with the files: for as long as their names stand in the log, or their records in the directory."""
+        try:
+            newest = self._ledger.newest()
+        except OSError as error:
+            raise explain(error, "read what was published in", self._output) from error
+        return None if newest == NOTHING else Published(Attempt(newest.attempt), CheckpointId(newest.checkpoint))
 
     def sweep(self, older_than: Attempt, keep: tuple[Committable, ...]) -> None:
         kept = {file.staged for one in keep for file in decode(one.payload).files}

@@ -7,8 +7,8 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from tidegate.connectors.files.limits import NO_LIMITS, Limits
 from tidegate.connectors.options import Options
+from tidegate.eventtime.batches import NO_LIMITS, Limits
 from tidegate.model.errors import InvalidQuery
 from tidegate.plan.relational import Scan
 
@@ -48,6 +48,30 @@ class FileSourceConfig:
         return (self.event_time or "") if self.statistics and self.format == "parquet" else ""
 
 
+_JSON_DEFAULTS = {
+    "primitivesAsString": "false",
+    "allowComments": "false",
+    "allowUnquotedFieldNames": "false",
+    "allowSingleQuotes": "true",
+    "allowNumericLeadingZeros": "false",
+    "allowBackslashEscapingAnyCharacter": "false",
+    "allowUnquotedControlChars": "false",
+    "allowNonNumericNumbers": "true",
+    "dropFieldIfAllNull": "false",
+}
+_CSV_DEFAULTS = {
+    "ignoreLeadingWhiteSpace": "false",
+    "ignoreTrailingWhiteSpace": "false",
+    "nanValue": "NaN",
+    "positiveInf": "Inf",
+    "negativeInf": "-Inf",
+    "emptyValue": "",
+    "unescapedQuoteHandling": "STOP_AT_DELIMITER",
+    "maxCharsPerColumn": "-1",
+}
+"""As Spark has them."""
+
+
 def parse_source(scan: Scan, *, warn: bool = False) -> FileSourceConfig:
     """Validates the options of ``scan``. ``warn``: also report options that nobody knows (once, on the driver)."""
     options = Options(scan.options, f"{scan.format} source")
@@ -61,12 +85,13 @@ def parse_source(scan: Scan, *, warn: bool = False) -> FileSourceConfig:
             f"the {options.what} has latestFirst together with a limit per trigger",
             hint="older files would be late before they are read: leave one of the two out",
         )
-    options.refuse(
-        "cleanSource", "sourceArchiveDir", hint="source files are never touched; remove them outside of the query"
-    )
+    untouched = "source files are never touched; remove them outside of the query"
+    options.refuse_others({"cleanSource": "off"}, hint=untouched)
+    options.refuse("sourceArchiveDir", hint=untouched)
     options.refuse("fileNameOnly", "basePath", "modifiedBefore", "modifiedAfter", hint="narrow the path instead")
-    options.refuse(
-        "ignoreCorruptFiles", "ignoreMissingFiles", hint="a file that cannot be read ends the query; repair it"
+    options.refuse_others(
+        {"ignoreCorruptFiles": "false", "ignoreMissingFiles": "false"},
+        hint="a file that cannot be read ends the query; repair it",
     )
     config = FileSourceConfig(
         format=scan.format,
@@ -86,9 +111,12 @@ def parse_source(scan: Scan, *, warn: bool = False) -> FileSourceConfig:
             config = _parse_csv(options, config)
         case "text":
             _refuse_other_lines(options)
-            options.refuse("wholetext", hint="only one row per line is built")
+            options.refuse_others({"wholetext": "false"}, hint="only one row per line is built")
         case _:
-            options.refuse("datetimeRebaseMode", "int96RebaseMode", hint="dates before 1582 are read as written")
+            options.refuse_others(
+                {"datetimeRebaseMode": "CORRECTED", "int96RebaseMode": "CORRECTED"},
+                hint="dates before 1582 are read as written",
+            )
     if warn:
         options.warn_unknown()
     return config
@@ -140,35 +168,32 @@ def _mode(options: Options) -> bool:
 
 
 def _refuse_other_lines(options: Options) -> None:
-    options.refuse("lineSep", "multiLine", hint="one record per line, ended by a newline, is what is read")
+    lines = "one record per line, ended by a newline, is what is read"
+    options.refuse("lineSep", hint=lines)
+    options.refuse_others({"multiLine": "false"}, hint=lines)
     encoding = options.text("encoding") or options.text("charset") or "UTF-8"
     if encoding.upper().replace("-", "") != "UTF8":
         raise options.invalid("encoding", encoding, "UTF-8")
 
 
 def _refuse_formats(options: Options) -> None:
-    options.refuse("dateFormat", "timestampFormat", "timestampNTZFormat", "locale", hint=_TEXT_ONLY_DEFAULT)
+    options.refuse("dateFormat", "timestampFormat", "timestampNTZFormat", hint=_TEXT_ONLY_DEFAULT)
+    options.refuse_others({"locale": "en-US"}, hint=_TEXT_ONLY_DEFAULT)
 
 
 def _parse_json(options: Options, config: FileSourceConfig) -> FileSourceConfig:
     _refuse_other_lines(options)
     _refuse_formats(options)
-    options.refuse(
-        "primitivesAsString", "allowComments", "allowUnquotedFieldNames", "allowSingleQuotes", "allowNumericLeadingZeros",
-        "allowBackslashEscapingAnyCharacter", "allowUnquotedControlChars", "allowNonNumericNumbers", "dropFieldIfAllNull",
-        hint="the files must hold plain JSON, one object per line",
-    )  # fmt: skip
+    options.refuse_others(_JSON_DEFAULTS, hint="the files must hold plain JSON, one object per line")
     return replace(config, fail_fast=_mode(options))
 
 
 def _parse_csv(options: Options, config: FileSourceConfig) -> FileSourceConfig:
     _refuse_other_lines(options)
     _refuse_formats(options)
-    options.refuse(
-        "comment", "ignoreLeadingWhiteSpace", "ignoreTrailingWhiteSpace", "nanValue", "positiveInf", "negativeInf",
-        "emptyValue", "charToEscapeQuoteEscaping", "unescapedQuoteHandling", "maxCharsPerColumn",
-        hint="only Spark's default is built: leave it out, or clean the column in the query",
-    )  # fmt: skip
+    default = "only Spark's default is built: leave it out, or clean the column in the query"
+    options.refuse("comment", "charToEscapeQuoteEscaping", hint=default)
+    options.refuse_others(_CSV_DEFAULTS, hint=default)
     separator = options.character("sep", options.character("delimiter", ","))
     if not separator:
         raise options.invalid("sep", separator, "one ASCII character")

@@ -53,9 +53,38 @@ def without_braces(pattern: str) -> list[str]:
 def split_pattern(url: str) -> tuple[str, list[str]]:
     """The directory above the first pattern in a URL without braces, and the patterns below it, one per level."""
     scheme, _, place = url.partition("://")
+    root, patterns = split_place(place)
+    return f"{scheme}://{root}", patterns
+
+
+def split_place(place: str) -> tuple[str, list[str]]:
+    """The same of a plain path."""
     parts = place.rstrip("/").split("/")
     fixed = list(takewhile(lambda part: not PATTERN.search(part), parts))
-    return f"{scheme}://{'/'.join(fixed)}", parts[len(fixed) :]
+    return "/".join(fixed), parts[len(fixed) :]
+
+
+def matches(name: str, patterns: list[str], depth: int) -> bool:
+    """Whether a file or directory is wanted that stands as many levels below the root as ``depth`` says."""
+    pattern = patterns[depth]
+    last = depth == len(patterns) - 1
+    hidden = is_hidden(name) if last else name.startswith(".") and not pattern.startswith(".")
+    return fnmatch.fnmatchcase(name, pattern) and not hidden
+
+
+def would_find(root: str, patterns: list[str], path: str, config: FileSourceConfig) -> bool:
+    """Whether a listing of ``root`` may come by ``path``: it does not climb out of the directory by ``..``, nor by a link in a place
+    where nobody looks."""
+    if not path.startswith(f"{root}/"):
+        return False
+    parts = path.removeprefix(f"{root}/").split("/")
+    depth = len(patterns)
+    if len(parts) < max(depth, 1) or any(part in ("", ".", "..") for part in parts):
+        return False
+    if not all(matches(part, patterns, level) for level, part in enumerate(parts[:depth])):
+        return False
+    below = parts[depth:]
+    return not below or (all(is_entered(part, config) for part in below[:-1]) and not is_hidden(below[-1]))
 
 
 def unlisted(directory: object, error: OSError) -> Unavailable:

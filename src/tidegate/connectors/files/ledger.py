@@ -18,10 +18,10 @@ import msgspec
 
 from tidegate.connectors.durable import TEMPORARY_SUFFIX
 from tidegate.connectors.files.parallel import side_by_side
-from tidegate.connectors.files.spark_log import LOG_DIRECTORY, LoggedFile, SparkLog, encoded, logged_file
+from tidegate.connectors.files.spark_log import LOG_DIRECTORY, SparkLog, encoded, logged_file
 from tidegate.connectors.files.staging import PUBLISHED_NAME, StagingNames
 from tidegate.model.errors import InvalidQuery, TidegateError, Unavailable
-from tidegate.operators.output_directory import OutputDirectory
+from tidegate.ports.directory import OutputDirectory
 
 log = logging.getLogger("tidegate.connectors")
 
@@ -61,6 +61,16 @@ class Ledger(Protocol):
         ...
 
 
+def _warn_of_older_copy(output: OutputDirectory, had: Epoch) -> None:
+    log.warning(
+        "%s was set back while the query runs: checkpoint %d of attempt %d had become visible there. What came between is missing from it "
+        "and does not come again; to write it again, start from a savepoint of that time at a new checkpointLocation",
+        output,
+        had.checkpoint,
+        had.attempt,
+    )
+
+
 class RecordLedger:
     """One empty file per commit; the newest few are kept. Nobody else reads it."""
 
@@ -68,9 +78,18 @@ class RecordLedger:
         self._output = output
         self._directory = f"{RECORDED}/{names.pipeline}/{names.sink}"
         self._spark_log = SparkLog(output)
+        self._newest = NOTHING
+        """Known to be published, also should the directory be set back meanwhile."""
+        self._set_back_to: Epoch | None = None
+        """That has been said."""
 
     def newest(self) -> Epoch:
-        return max(self._records(), default=NOTHING)
+        recorded = max(self._records(), default=NOTHING)
+        if recorded < self._newest and recorded != self._set_back_to:
+            _warn_of_older_copy(self._output, self._newest)
+            self._set_back_to = recorded
+        self._newest = max(self._newest, recorded)
+        return self._newest
 
     def begin(self) -> None:
         if self._spark_log.exists:
@@ -81,6 +100,7 @@ class RecordLedger:
 
     def record(self, epoch: Epoch, files: Sequence[str]) -> None:
         self._output.create(self._name(epoch), b"")
+        self._newest, self._set_back_to = max(self._newest, epoch), None
         for old in sorted(self._records())[:-RECORDS_KEPT]:
             self._output.delete(self._name(old))
 
@@ -164,6 +184,11 @@ class SparkLedger:
         first, self._looked = not self._looked, True
         if logged.latest == self._seen:
             return
+        if logged.latest < self._seen:
+            # Somebody set the directory back. What we know to be published stays so; what comes goes on from the log as it is now.
+            _warn_of_older_copy(self._output, self._newest)
+            self._seen, first = -1, True
+            logged = self._log.read()
         names = [file.path for file in logged.files]
         strangers = sum(PUBLISHED_NAME.match(PurePosixPath(name).name) is None for name in names)
         if first:
@@ -192,7 +217,7 @@ class SparkLedger:
         if self._retention_ms is None:
             return lines
         oldest_ms = time.time() * 1_000 - self._retention_ms
-        return [line for line in lines if msgspec.json.decode(line, type=LoggedFile).modification_time >= oldest_ms]
+        return [line for line in lines if self._log.decoded(line).modification_time >= oldest_ms]
 
     def _clean_up(self) -> None:
         """What cannot be deleted now is deleted after a later compaction."""

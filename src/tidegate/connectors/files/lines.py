@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import io
+import os
 from pathlib import Path
 from typing import IO, cast
 
@@ -25,6 +26,12 @@ class LineBlocks:
         self.offset = offset
         self._buffer = b""
         self._ended = False
+
+    @property
+    def starts_behind_end(self) -> bool:
+        """There is no such byte, nor an end there. Asked before anything is taken."""
+        size = os.fstat(self._file.fileno()).st_size if isinstance(self._file, io.FileIO) else self._file.tell()
+        return self.offset > size
 
     def take(self, lines_max: int) -> bytes | None:
         """At most ``lines_max`` lines, each with its line end (the last one may lack it); None at the end of the file."""

@@ -3,20 +3,33 @@
 from __future__ import annotations
 
 import glob
+import logging
 import os
 import time
-from collections.abc import Iterator, Set
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from tidegate.connectors.files.config import FileSourceConfig
-from tidegate.connectors.files.found import PATTERN, Found, is_entered, is_filtered, is_hidden, unlisted, without_braces
+from tidegate.connectors.files.found import (
+    PATTERN,
+    Found,
+    is_entered,
+    is_filtered,
+    is_hidden,
+    split_place,
+    unlisted,
+    without_braces,
+    would_find,
+)
 from tidegate.connectors.files.local_directory import LocalDirectory
 from tidegate.connectors.files.logged_files import LoggedFiles, logged_or_listed
 from tidegate.connectors.files.spark_log import LoggedFile
 from tidegate.model.errors import InvalidQuery
+
+log = logging.getLogger("tidegate")
 
 SETTLED_MS = 2_000
 """The coarsest clock of a file system in use. A directory touched more recently than this may change again in the same tick."""
@@ -57,10 +70,28 @@ class Listing:
         self._listed: dict[str, Listed] = {}
         self._log = None if PATTERN.search(config.path) else _logged_files(os.path.abspath(config.path))  # noqa: PTH100
 
+    def check(self) -> None:
+        """Once, when the query is started. A directory that goes away later is empty until it is there again."""
+        path = self._config.path
+        if not PATTERN.search(path) and not os.path.lexists(path):
+            raise InvalidQuery(f"the directory {path} does not exist", hint="create it, or correct load(path)")
+
     def new_files(self, known: Set[str], now_ms: int) -> list[Found]:
         """Files that exist now and are not in ``known``, in reading order. The caller knows them from now on."""
         found = logged_or_listed(self._log, lambda: self._new_in_directories(known, now_ms))
         return [file for file in found if file.path not in known and not is_filtered(file.path, self._config)]
+
+    def elsewhere(self, paths: Iterable[str]) -> set[str]:
+        """Those files, known from a checkpoint, that the query does not read."""
+        absolute = os.path.abspath(self._config.path)  # noqa: PTH100 - as it is listed
+        places = [split_place(one) for one in without_braces(absolute)]
+        others = {
+            path
+            for path in paths
+            if path != absolute and not any(would_find(*place, path, self._config) for place in places)
+        }
+        # A log names files wherever they lie.
+        return others - self._log.names() if others and self._log is not None else others
 
     def read_range(self, path: str, start: int, stop: int) -> bytes:
         """Of a file that was found."""
@@ -71,13 +102,14 @@ class Listing:
     def _new_in_directories(self, known: Set[str], now_ms: int) -> list[Found]:
         found: list[Found] = []
         listed: dict[str, Listed] = {}
-        for root in _roots(self._config.path):
-            if root in known:
-                continue
+        roots = set(_roots(self._config.path))
+        for root in roots - known:
             if Path(root).is_file():
                 found.extend(self._stat(root))
             else:
                 self._walk(root, known, now_ms, found, listed)
+        for root in roots & self._listed.keys() - listed.keys():
+            log.warning("the directory %s is gone; files that appear there again are read", root)
         # Only now: had a directory further down been unreadable, these files would have to be found again.
         self._listed = listed
         return sorted(found)
@@ -137,8 +169,6 @@ def _logged_files(root: str) -> LoggedFiles:
 def _roots(path: str) -> Iterator[str]:
     absolute = os.path.abspath(path)  # noqa: PTH100 - resolve() would follow links and rename the files
     if not PATTERN.search(path):
-        if not os.path.lexists(path):
-            raise InvalidQuery(f"the directory {path} does not exist", hint="create it, or correct load(path)")
         yield absolute
         return
     for match in {match for pattern in without_braces(absolute) for match in glob.glob(pattern)}:  # noqa: PTH207

@@ -10,7 +10,7 @@ from pathlib import Path
 from tidegate.connectors.durable import create_whole, make_directory, sync
 from tidegate.connectors.files.config import is_remote
 from tidegate.model.errors import Bug
-from tidegate.operators.output_directory import FileStatus, OpenDirectory, OutputDirectory
+from tidegate.ports.directory import FileStatus, OpenDirectory, OutputDirectory
 
 
 class LocalDirectory:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from tidegate.connectors.files.found import Found, unlisted
 from tidegate.connectors.files.spark_log import LoggedFile, SparkLog
 from tidegate.model.os_errors import explain
-from tidegate.operators.output_directory import OutputDirectory
+from tidegate.ports.directory import OutputDirectory
 
 
 class LoggedFiles:
@@ -28,6 +28,15 @@ class LoggedFiles:
             return self._log.exists
         except OSError as error:
             raise unlisted(self._directory, error) from error
+
+    def names(self) -> frozenset[str]:
+        """Every file that the log names; none if there is no log."""
+        if not self.exists:
+            return frozenset()
+        try:
+            return frozenset(map(self._as_listed, self._log.read().files))
+        except OSError as error:
+            raise explain(error, "read", self._log) from error
 
     def new_files(self) -> list[Found]:
         """Those logged since the last call, and perhaps more."""

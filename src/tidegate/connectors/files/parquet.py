@@ -9,9 +9,10 @@ import pyarrow.parquet as pq
 
 from tidegate.connectors.files.metadata import with_row_index
 from tidegate.connectors.files.promises import TimePromise
-from tidegate.connectors.files.splits import ParquetPosition, SourceFile
+from tidegate.connectors.files.splits import ParquetPosition, SourceFile, decode_position
 from tidegate.connectors.rows import RowShape
-from tidegate.model.errors import DataError
+from tidegate.model.errors import CorruptSnapshot, DataError
+from tidegate.ports.source import SplitReader
 
 PIECE_BYTES = 8 * 1024 * 1024
 """Decoded at once, about: larger is faster per row, but a turn of the loop must stay short."""
@@ -19,7 +20,7 @@ PIECE_ROWS_MIN = 16_384
 PIECE_ROWS_MAX = 262_144
 
 
-class ParquetReader:
+class ParquetReader(SplitReader):
     """Position: row group and row in it. Pieces never cross a row group, so seeking decodes at most one piece twice.
 
     Polars decodes about twice as fast as Arrow into Polars columns, but every call starts anew: hence large pieces that
@@ -49,7 +50,10 @@ class ParquetReader:
         self._piece_rows = _piece_rows(metadata, set(self._stored.values()))
         self._constants = constants
         self._lazy = pl.scan_parquet(file.path, parallel="none", glob=False, missing_columns="insert")
-        at = ParquetPosition() if position is None else msgspec.msgpack.decode(position, type=ParquetPosition)
+        at = ParquetPosition() if position is None else decode_position(position, ParquetPosition)
+        groups = len(self._group_rows)
+        if at.group > groups or at.row > (self._group_rows[at.group] if at.group < groups else 0):
+            raise behind_the_end(file.name, f"row {at.row} of row group {at.group}")
         self._group, self._row = at.group, at.row
         self._piece: pl.DataFrame | None = None
         self._piece_start = 0
@@ -119,6 +123,13 @@ def corrupt(path: str, error: object) -> DataError:
     return DataError(
         f"cannot read {path}: {error}",
         hint="the file is damaged or not of this format: repair or replace it, then start again",
+    )
+
+
+def behind_the_end(path: str, position: str) -> CorruptSnapshot:
+    return CorruptSnapshot(
+        f"the checkpoint stands at {position} in {path}, behind its end",
+        hint="the checkpoint is not of this file: restore the file, or start from another checkpoint",
     )
 
 

@@ -11,12 +11,13 @@ import polars as pl
 
 from tidegate.connectors.files.config import FileSourceConfig
 from tidegate.connectors.files.lines import LineBlocks, to_newlines
-from tidegate.connectors.files.parquet import corrupt, with_constants
-from tidegate.connectors.files.splits import LinePosition, SourceFile
+from tidegate.connectors.files.parquet import behind_the_end, corrupt, with_constants
+from tidegate.connectors.files.splits import LinePosition, SourceFile, decode_position
 from tidegate.connectors.rows import RowShape
 from tidegate.connectors.text_values import from_json, json_type
 from tidegate.model import types as t
 from tidegate.model.errors import InvalidQuery
+from tidegate.ports.source import SplitReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,7 @@ ParseLines: TypeAlias = Callable[[Lines], pl.DataFrame]
 """Columns under the source's names."""
 
 
-class LineReader:
+class LineReader(SplitReader):
     """Position: the byte at which the next line starts. Nothing is decoded ahead of what is handed out."""
 
     def __init__(
@@ -44,13 +45,16 @@ class LineReader:
         parse: ParseLines,
         position: bytes | None,
     ) -> None:
-        at = LinePosition() if position is None else msgspec.msgpack.decode(position, type=LinePosition)
+        at = LinePosition() if position is None else decode_position(position, LinePosition)
         self._name = file.name
         self._shape = shape
         self._constants = constants
         self._parse = parse
         self._row = at.row
         self._blocks = LineBlocks(file.path, at.offset)
+        if self._blocks.starts_behind_end:
+            self._blocks.close()
+            raise behind_the_end(file.name, f"byte {at.offset}")
 
     def read(self, rows_max: int, now_ms: int) -> pl.DataFrame | None:
         while True:  # A block may hold blank lines or a header only.

@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 import polars as pl
 
-from tidegate.operators.output_directory import LocalCopy
-from tidegate.operators.ports import SplitReader
+from tidegate.ports.directory import LocalCopy
+from tidegate.ports.source import SplitReader
 
 
-class RemoteReader:
-    """A ``SplitReader`` that awaits its file, then hands on to the reader of its format."""
+class RemoteReader(SplitReader):
+    """Awaits its file, then hands on to the reader of its format."""
 
     def __init__(self, url: str, copy: LocalCopy, open_copy: Callable[[], SplitReader | None], start: bytes) -> None:
         """``open_copy``: None while the file is on its way. ``start``: the position where reading begins."""
@@ -41,9 +41,6 @@ class RemoteReader:
     @property
     def caught_up(self) -> bool:
         return self._reader is not None
-
-    def look(self) -> None:
-        """A file has the end that it had when it was found."""
 
     def describe(self) -> str:
         return f"{self._url}, on its way" if self._reader is None else self._reader.describe()

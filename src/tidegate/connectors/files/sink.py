@@ -22,14 +22,15 @@ from tidegate.connectors.files.text_encoders import CsvLines, JsonLines, LinesEn
 from tidegate.model.errors import TidegateError
 from tidegate.model.ids import Attempt, CheckpointId, SlotIndex
 from tidegate.model.os_errors import explain
-from tidegate.operators.output_directory import Draft, OpenDirectory, OutputDirectory
 from tidegate.plan.relational import Sink
+from tidegate.ports.directory import Draft, OpenDirectory, OutputDirectory
+from tidegate.ports.sink import SinkConnector, SinkWriter
 
 OPEN_FILES_MAX = 256
 """Partitions written at once; beyond that the fullest file is closed first."""
 
 
-class FileSink:
+class FileSink(SinkConnector):
     """Slot side."""
 
     guarantee = "exactly_once"
@@ -59,7 +60,7 @@ class _OpenFile:
     """Its size in bytes, when it is kept. None: it is still open."""
 
 
-class FileSinkWriter:
+class FileSinkWriter(SinkWriter):
     """Stages files. Nothing written: no file. Names carry the attempt, so a zombie never writes into a successor's file.
 
     A file ends at the next checkpoint at the latest: its rows are durable and visible with that checkpoint, never later. Where a

@@ -24,12 +24,12 @@ from tidegate.connectors.text_values import from_text
 from tidegate.model.errors import Bug, DataError, Unavailable
 from tidegate.model.snapshot import Split
 from tidegate.model.types import Field, Schema, simple_string
-from tidegate.operators.output_directory import LocalCopy, OpenDirectory, RemoteDirectory
-from tidegate.operators.ports import SplitReader
 from tidegate.plan.relational import Scan
+from tidegate.ports.directory import LocalCopy, OpenDirectory, RemoteDirectory
+from tidegate.ports.source import SourceConnector, SplitReader
 
 
-class FileSource:
+class FileSource(SourceConnector):
     """Files are read whole and never again; the schema given by the user wins over what the files say."""
 
     def __init__(self, scan: Scan) -> None:
@@ -69,7 +69,7 @@ class FileSource:
         if directory is None:
             if self._open_directory is None:
                 raise Bug(f"the files source was not told how to reach {url}")
-            # A path that the query had in an earlier life may be none of its own now.
+            # The bucket may have had another scheme when the file was found: the driver has seen to it that it is the same place.
             above = [
                 root for root, _ in map(split_pattern, without_braces(self._config.path)) if url.startswith(f"{root}/")
             ]

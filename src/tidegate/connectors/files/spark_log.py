@@ -21,7 +21,7 @@ import msgspec
 from tidegate.connectors.files.metadata import escaped_uri
 from tidegate.connectors.files.parallel import side_by_side
 from tidegate.model.errors import CorruptSnapshot, InvalidQuery
-from tidegate.operators.output_directory import FileStatus, OutputDirectory
+from tidegate.ports.directory import FileStatus, OutputDirectory
 
 LOG_DIRECTORY = "_spark_metadata"
 COMPACT_INTERVAL = 10
@@ -177,16 +177,17 @@ class SparkLog:
             except FileNotFoundError as error:
                 missing = str(error.filename)
                 continue
-            return Logged(_live(map(self._decoded, lines)), batches.latest, whole=batches.needed == names)
+            return Logged(_live(map(self.decoded, lines)), batches.latest, whole=batches.needed == names)
         raise CorruptSnapshot(
             f"{self} has lost a batch: {missing} is not there",
             hint="restore the file, or move the whole log away and read the directory without it",
         )
 
-    def _decoded(self, line: bytes) -> LoggedFile:
+    def decoded(self, line: bytes) -> LoggedFile:
+        """One entry. Raises CorruptSnapshot, which shows the line."""
         try:
             return msgspec.json.decode(line, type=LoggedFile)
-        except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise CorruptSnapshot(
                 f"{self} holds an entry that cannot be read ({error}): {line[:100]!r}",
                 hint="restore the file, or move the whole log away and read the directory without it",

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
+
+from tidegate.eventtime.batches import Limits
+from tidegate.operators.values import Natural, decoded
 
 SEGMENT_SIZE = 1_024
 """Files per sealed segment: a segment is compressed once, so a snapshot costs what is new, not what is known."""
@@ -16,11 +19,13 @@ class FileSplit(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag
     """One whole file. ``size_bytes`` tells a file that was rewritten under us from the one that was discovered."""
 
     path: str
-    size_bytes: int
+    size_bytes: Natural
     event_time: str = ""
     """The column that ``earliest_us`` is about: a query that has changed may ask for another."""
     earliest_us: int | None = None
     """No row has an earlier time there, by the file's own word."""
+    cut: bool = False
+    """A batch of ``maxFilesPerTrigger`` or ``maxBytesPerTrigger`` begins with it."""
 
     def earliest_in(self, column: str) -> int | None:
         return self.earliest_us if column == self.event_time else None
@@ -38,15 +43,15 @@ class SourceFile(NamedTuple):
 class ParquetPosition(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="parquet/1"):
     """The next row: ``row`` of row group ``group``."""
 
-    group: int = 0
-    row: int = 0
+    group: Natural = 0
+    row: Natural = 0
 
 
 class LinePosition(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="line/1"):
     """The next line starts at byte ``offset`` (of the decompressed text); ``row`` lines came before it."""
 
-    offset: int = 0
-    row: int = 0
+    offset: Natural = 0
+    row: Natural = 0
 
 
 class KnownFiles(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="known-files/1"):
@@ -54,6 +59,8 @@ class KnownFiles(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", ta
 
     segments: tuple[bytes, ...] = ()
     newest: tuple[FileSplit, ...] = ()
+    limits: Limits | None = None
+    """They have cut the batches; None: nobody has noted it."""
 
 
 def seal(files: Sequence[FileSplit]) -> bytes:
@@ -61,8 +68,16 @@ def seal(files: Sequence[FileSplit]) -> bytes:
 
 
 def unseal(segment: bytes) -> list[FileSplit]:
+    """Raises msgspec's errors, or zlib's, for anything but what ``seal`` made."""
     return msgspec.msgpack.decode(zlib.decompress(segment), type=list[FileSplit])
 
 
 def decode_split(payload: bytes) -> FileSplit:
-    return msgspec.msgpack.decode(payload, type=FileSplit)
+    return decoded(payload, FileSplit, "a split of the file source")
+
+
+Position = TypeVar("Position", ParquetPosition, LinePosition)
+
+
+def decode_position(position: bytes, kind: type[Position]) -> Position:
+    return decoded(position, kind, "a position of the file source")

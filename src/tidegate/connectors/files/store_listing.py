@@ -5,8 +5,7 @@ Nothing there tells cheaply that nothing has changed, so every look lists all th
 
 from __future__ import annotations
 
-import fnmatch
-from collections.abc import Iterator, Set
+from collections.abc import Iterable, Iterator, Set
 from functools import partial
 from urllib.parse import unquote, urlsplit
 
@@ -17,13 +16,17 @@ from tidegate.connectors.files.found import (
     is_entered,
     is_filtered,
     is_hidden,
+    matches,
     split_pattern,
     without_braces,
+    would_find,
 )
 from tidegate.connectors.files.logged_files import LoggedFiles, logged_or_listed
 from tidegate.connectors.files.spark_log import LOG_DIRECTORY, LoggedFile
 from tidegate.model.errors import InvalidQuery, Unavailable
-from tidegate.operators.output_directory import OpenDirectory, RemoteDirectory
+from tidegate.ports.directory import OpenDirectory, RemoteDirectory
+
+_ALIASES = {"s3a": "s3", "s3n": "s3", "abfss": "abfs"}
 
 
 class StoreListing:
@@ -47,6 +50,10 @@ class StoreListing:
         """Files that exist now and are not in ``known``, in reading order. The caller knows them from now on."""
         found = logged_or_listed(self._log, lambda: self._listed(known))
         return [file for file in found if file.path not in known and not is_filtered(file.path, self._config)]
+
+    def elsewhere(self, paths: Iterable[str]) -> set[str]:
+        """Those files, known from a checkpoint, that the query does not read. A bucket is the same under ``s3`` and ``s3a``."""
+        return {path for path in paths if not any(branch.reads(path) for branch in self._branches)}
 
     def read_range(self, path: str, start: int, stop: int) -> bytes:
         """Of a file that was found."""
@@ -84,23 +91,27 @@ class Branch:
             if status.size_bytes and self._wants(name):
                 yield Found(status.modified_ms * 1_000_000, f"{self.directory.url}/{name}", status.size_bytes)
 
+    def reads(self, path: str) -> bool:
+        return would_find(_plain_scheme(self.directory.url), self._patterns, _plain_scheme(path), self._config)
+
     def _enters(self, directory: str) -> bool:
         depth = directory.count("/")
         name = directory.rpartition("/")[2]
-        return self._matches(depth, name) if depth < len(self._patterns) else is_entered(name, self._config)
+        return matches(name, self._patterns, depth) if depth < len(self._patterns) else is_entered(name, self._config)
 
     def _wants(self, path: str) -> bool:
         depth = path.count("/")
         name = path.rpartition("/")[2]
         if is_hidden(name):
             return False
-        return depth >= len(self._patterns) or (depth == len(self._patterns) - 1 and self._matches(depth, name))
+        return depth >= len(self._patterns) or (
+            depth == len(self._patterns) - 1 and matches(name, self._patterns, depth)
+        )
 
-    def _matches(self, depth: int, name: str) -> bool:
-        pattern = self._patterns[depth]
-        last = depth == len(self._patterns) - 1
-        hidden = is_hidden(name) if last else name.startswith(".") and not pattern.startswith(".")
-        return fnmatch.fnmatchcase(name, pattern) and not hidden
+
+def _plain_scheme(url: str) -> str:
+    scheme, mark, place = url.partition("://")
+    return f"{_ALIASES.get(scheme.lower(), scheme.lower())}{mark}{place}"
 
 
 def _as_listed(root_url: str, file: LoggedFile) -> str:

@@ -14,6 +14,7 @@ from tidegate.model.ids import Attempt, CheckpointId, SlotIndex
 from tidegate.operators.python_values import to_python
 from tidegate.operators.user_functions import describe_row, failure
 from tidegate.plan.relational import Sink
+from tidegate.ports.sink import SinkConnector, SinkWriter
 
 
 def pack(handler: object) -> bytes:
@@ -39,7 +40,7 @@ def pack(handler: object) -> bytes:
         ) from error
 
 
-class ForeachSink:
+class ForeachSink(SinkConnector):
     """At least once: rows since the last completed checkpoint come again after a restart."""
 
     guarantee = "at_least_once"
@@ -48,11 +49,11 @@ class ForeachSink:
         return ForeachWriter(sink, subtask)
 
 
-class ForeachWriter:
+class ForeachWriter(SinkWriter):
     """``open(partition_id, epoch_id)`` comes with the first row after a barrier, ``close(error)`` at the next barrier.
 
-    ``partition_id`` is the subtask; ``epoch_id`` rises with every checkpoint, but the rows of an epoch are not the same
-    ones after a restart: do not skip rows by it.
+    ``partition_id`` is the subtask; ``epoch_id`` is the number of the checkpoint before the rows, and 0 until the first one after a start or
+    restart. The rows of an epoch are not the same ones after a restart: do not skip rows by it.
     """
 
     def __init__(self, sink: Sink, subtask: SlotIndex) -> None:

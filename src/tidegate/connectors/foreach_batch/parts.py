@@ -48,4 +48,10 @@ def decode_rows(part: BatchPart, data: bytes) -> pl.DataFrame:
             f"{part.key or 'a part of a batch'} is damaged: its checksum does not match its content",
             hint="restore the file from a copy of the checkpoint location",
         )
-    return pl.read_ipc_stream(io.BytesIO(data))
+    try:
+        return pl.read_ipc_stream(io.BytesIO(data))
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise CorruptSnapshot(
+            f"{part.key or 'a part of a batch'} is damaged: it holds no rows: {error}",
+            hint="restore the file from a copy of the checkpoint location",
+        ) from error

@@ -9,24 +9,25 @@ from typing import TypeAlias
 import msgspec
 import polars as pl
 
-from tidegate.checkpoint.ports import BlobStore
 from tidegate.connectors.batch_commits import BatchCommitter
 from tidegate.connectors.batches import Batches
 from tidegate.connectors.foreach_batch.parts import BatchPart, PartsOfBatch, decode, encode_rows
 from tidegate.model.errors import Bug, InvalidQuery
-from tidegate.model.ids import Attempt, CheckpointId, SlotIndex
+from tidegate.model.ids import Attempt, BatchId, CheckpointId, SlotIndex
 from tidegate.model.snapshot import INLINE_BYTES_MAX, Committable
 from tidegate.operators.columns import empty_frame, polars_type
 from tidegate.plan.relational import OutputMode, Sink
+from tidegate.ports.sink import SinkConnector, SinkWriter
+from tidegate.ports.store import BlobStore
 
 PART_BYTES_MAX = 32 * 1024 * 1024
 """Rows are written out when about this much (in memory) has gathered, and become one partition of the batch's DataFrame."""
 
-CallBatch: TypeAlias = Callable[[CheckpointId, tuple[BatchPart, ...]], None]
+CallBatch: TypeAlias = Callable[[BatchId, tuple[BatchPart, ...]], None]
 """Makes a DataFrame of the parts and calls the user's function with it. Raises what the function raises, explained."""
 
 
-class ForeachBatchSink:
+class ForeachBatchSink(SinkConnector):
     """Slot side. At least once per batch id, the same rows for the same id: Spark's contract."""
 
     guarantee = "at_least_once"
@@ -42,7 +43,7 @@ class ForeachBatchSink:
         return BatchWriter(Batches(self._store, sink.id), attempt, subtask, whole)
 
 
-class BatchWriter:
+class BatchWriter(SinkWriter):
     """Holds at most ``PART_BYTES_MAX`` of rows; more is stored as it comes. ``whole``: an empty result is a result, too."""
 
     def __init__(
@@ -102,7 +103,7 @@ class ForeachBatchCommitter(BatchCommitter[PartsOfBatch]):
 
     def __init__(self, sink: Sink) -> None:
         check_schema(sink)
-        super().__init__(sink.id)
+        super().__init__(sink)
         self._function: CallBatch | None = None
 
     def call_with(self, call: CallBatch) -> None:
@@ -119,10 +120,10 @@ class ForeachBatchCommitter(BatchCommitter[PartsOfBatch]):
     def _keys(self, prepared: PartsOfBatch) -> Iterable[str]:
         return (part.key for part in prepared.parts if part.key)
 
-    def _call(self, checkpoint: CheckpointId, prepared: list[PartsOfBatch]) -> None:
+    def _call(self, batch: BatchId, prepared: list[PartsOfBatch]) -> None:
         if self._function is None:
             raise Bug("foreachBatch has no function to call")
-        self._function(checkpoint, tuple(part for one in prepared for part in one.parts))
+        self._function(batch, tuple(part for one in prepared for part in one.parts))
 
 
 def check_schema(sink: Sink) -> None:

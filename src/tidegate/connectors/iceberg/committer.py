@@ -1,53 +1,76 @@
 """Driver side of the Iceberg sink: data files become part of the table, each once.
 
-Every commit appends one snapshot, whose summary names pipeline, sink and checkpoint, and sets one property of the table to the same
-checkpoint, in one change of the table's metadata. What is not newer than the property is there already. The property outlives the
-snapshots, which people expire.
+Every commit appends one snapshot and sets two properties of the table, in one change of the table's metadata: ``tidegate.committed.…``
+to the checkpoint, as earlier versions do, and ``tidegate.published.…`` to ``attempt/checkpoint``. What is not newer than these is there
+already. The properties outlive the snapshots, which people expire; should somebody remove them, the summaries of the snapshots count.
 
 Of two commits that race, the catalogue refuses the second, because it was made for a table whose newest snapshot was another. The
-``pyiceberg`` library would then refresh and append once more, rows and all; here it is told not to, and the property is read again.
+``pyiceberg`` library would then refresh and append once more, rows and all; here it is told not to, and the properties are read again.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 from pyiceberg.exceptions import CommitFailedException, ValidationException
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.table import Table, Transaction
+from pyiceberg.table.snapshots import Snapshot
 
 from tidegate.connectors.iceberg.config import parse_sink
 from tidegate.connectors.iceberg.files import IcebergFile, decode, entry
 from tidegate.connectors.iceberg.table import IcebergTables, explained, storage_of
+from tidegate.connectors.lake.memory import Known, newest, numbers_only, prepared_for, remembered, warn_of_older_copy
 from tidegate.connectors.lake.notes import SinkName, StagingNotes, file_name
 from tidegate.connectors.lake.pending import newer, refuse_lost
 from tidegate.connectors.lake.racing import until_accepted
 from tidegate.model.errors import InvalidQuery
-from tidegate.model.ids import Attempt
-from tidegate.model.snapshot import Committable
+from tidegate.model.ids import Attempt, CheckpointId
+from tidegate.model.snapshot import Committable, Published
 from tidegate.plan.relational import Sink
+from tidegate.ports.sink import SinkCommitter
 
 REFUSALS = (CommitFailedException, ValidationException)
 """The table was changed by somebody else meanwhile."""
 
-PIPELINE, SINK, CHECKPOINT = "tidegate.pipeline", "tidegate.sink", "tidegate.checkpoint"
-"""In the summary of a snapshot."""
+PIPELINE, SINK, CHECKPOINT, ATTEMPT = "tidegate.pipeline", "tidegate.sink", "tidegate.checkpoint", "tidegate.attempt"
+"""In the summary of a snapshot. Earlier versions did not name the attempt."""
 
 MERGE, RETRIES = "commit.manifest-merge.enabled", "commit.retry.num-retries"
 """Properties of a table that change how the library commits."""
 
 
-class IcebergCommitter:
+class IcebergCommitter(SinkCommitter):
     """Makes the table if there is none. Raises InvalidQuery when the result does not fit it."""
+
+    forgets = False
 
     def __init__(self, sink: Sink) -> None:
         self._config = parse_sink(sink, warn=True)
         self._name = SinkName.of(sink)
         self._tables = IcebergTables(self._config)
         self._files = _Files(self._name, self._tables.ensure(sink.schema))
+        self._looked = False
+        self._known = Known(f"Iceberg table {self._config.table}")
 
     @property
-    def property(self) -> str:
+    def with_number(self) -> str:
         """Under which name the table remembers this sink's newest checkpoint."""
         return f"tidegate.committed.{self._name.pipeline}.{self._name.sink}"
+
+    @property
+    def with_attempt(self) -> str:
+        """The same together with its attempt."""
+        return f"tidegate.published.{self._name.pipeline}.{self._name.sink}"
+
+    def published(self) -> Published | None:
+        """By the properties, which a rollback to an older snapshot leaves as they are: after one, a warning says what the table has lost."""
+        table = self._tables.load()
+        found = self._newest(table)
+        if found is not None and not self._looked and not self._config.whole:
+            self._looked = True
+            self._warn_of_rollback(table, found)
+        return found
 
     def commit(self, committables: tuple[Committable, ...]) -> None:
         """All checkpoints that are not in the table yet, in one snapshot."""
@@ -72,31 +95,37 @@ class IcebergCommitter:
 
     def _append_newer(self, table: Table, committables: tuple[Committable, ...]) -> None:
         self._files.follow(table)
-        pending = newer(committables, self._newest(table), whole=self._config.whole)
+        than = self._known.newest(self._newest(table))
+        pending = newer(committables, than, _epoch_of, whole=self._config.whole)
         if not pending:
             return
         files = [file for one in pending for file in decode(one.payload).files]
         self._refuse_other_spec(table, files)
         refuse_lost(self._files.storage, self._config.table, [file.location for file in files])
-        checkpoint = max(one.checkpoint for one in pending)
+        last = _epoch_of(pending[-1])
         try:
             change = _for_commit(table).transaction()
-            self._fill(change, files, checkpoint)
+            self._fill(change, files, last)
             change.commit_transaction()
         except REFUSALS:
             raise
         except Exception as error:
-            doing = f"commit checkpoint {checkpoint} to the Iceberg table"
+            doing = f"commit checkpoint {last.checkpoint} to the Iceberg table"
             raise explained(error, doing, self._config.table) from error
+        self._known.brought(last)
 
-    def _fill(self, change: Transaction, files: list[IcebergFile], checkpoint: int) -> None:
+    def _fill(self, change: Transaction, files: list[IcebergFile], last: Published) -> None:
         summary = {
             **self._config.snapshot_properties,
             PIPELINE: self._name.pipeline,
             SINK: self._name.sink,
-            CHECKPOINT: str(checkpoint),
+            CHECKPOINT: str(last.checkpoint),
         }
-        change.set_properties({self.property: str(checkpoint)})
+        properties = {self.with_number: str(last.checkpoint)}
+        if last.attempt:
+            summary[ATTEMPT] = str(last.attempt)
+            properties[self.with_attempt] = f"{last.attempt}/{last.checkpoint}"
+        change.set_properties(properties)
         if self._config.whole and change.table_metadata.current_snapshot() is not None:
             change.delete(AlwaysTrue(), snapshot_properties=summary)
         metadata = change.table_metadata
@@ -105,18 +134,34 @@ class IcebergCommitter:
             for file in files:
                 append.append_data_file(entry(file, metadata.spec(), metadata.schema()))
 
-    def _newest(self, table: Table) -> int | None:
-        """The newest checkpoint in the table: by the property, and by the snapshots should somebody have removed it."""
-        found = [
-            int(snapshot.summary[CHECKPOINT] or -1)
-            for snapshot in table.metadata.snapshots
-            if snapshot.summary is not None
-            and snapshot.summary.get(PIPELINE) == self._name.pipeline
-            and snapshot.summary.get(SINK) == self._name.sink
+    def _newest(self, table: Table) -> Published | None:
+        """By the properties, and by the snapshots should somebody have removed those."""
+        number, both = table.properties.get(self.with_number), table.properties.get(self.with_attempt)
+        told = remembered(None if number is None else int(number), None if both is None else _parsed(both))
+        return newest([*self._told_by(table.metadata.snapshots), *([] if told is None else [told])])
+
+    def _told_by(self, snapshots: Iterable[Snapshot]) -> list[Published]:
+        ours = (
+            one.summary
+            for one in snapshots
+            if one.summary is not None
+            and one.summary.get(PIPELINE) == self._name.pipeline
+            and one.summary.get(SINK) == self._name.sink
+        )
+        return [
+            Published(Attempt(int(summary.get(ATTEMPT) or 0)), CheckpointId(int(summary.get(CHECKPOINT) or 0)))
+            for summary in ours
         ]
-        if (value := table.properties.get(self.property)) is not None:
-            found.append(int(value))
-        return max(found, default=None)
+
+    def _warn_of_rollback(self, table: Table, had: Published) -> None:
+        """Seen as long as the snapshot of that commit is kept."""
+        history = list(_history(table))
+        holds = newest(self._told_by(history))
+        of_it = [one for one in table.metadata.snapshots if self._told_by([one]) == [had]]
+        # What came before the oldest of them has expired, and nobody can tell whether the present one was made of it.
+        oldest_ms = history[-1].timestamp_ms if history else 0
+        if holds != had and any(one.timestamp_ms > oldest_ms for one in of_it):
+            warn_of_older_copy(f"Iceberg table {self._config.table}", holds, had)
 
     def _refuse_other_spec(self, table: Table, files: list[IcebergFile]) -> None:
         spec = table.spec().spec_id
@@ -126,6 +171,27 @@ class IcebergCommitter:
                 "prepared for the old one wait for their commit",
                 hint="set the old spec again, start the query once so that they are committed, stop it, then change the spec",
             )
+
+
+def _epoch_of(one: Committable) -> Published:
+    return prepared_for(one.checkpoint, tuple(file.note for file in decode(one.payload).files))
+
+
+def _history(table: Table) -> Iterator[Snapshot]:
+    """The snapshots that the present one was made of, itself included. There may be thousands."""
+    by_id = {one.snapshot_id: one for one in table.metadata.snapshots}
+    at = table.current_snapshot()
+    while at is not None:
+        yield at
+        at = None if at.parent_snapshot_id is None else by_id.get(at.parent_snapshot_id)
+
+
+def _parsed(text: str) -> Published:
+    """``attempt/checkpoint``. What somebody else wrote there is as good as a number alone."""
+    attempt, _, checkpoint = text.partition("/")
+    if not (attempt.isdecimal() and checkpoint.isdecimal()):
+        return numbers_only(0)
+    return Published(Attempt(int(attempt)), CheckpointId(int(checkpoint)))
 
 
 class _Files:

@@ -21,12 +21,13 @@ from tidegate.connectors.lake.notes import FileNames, SinkName, StagingNotes
 from tidegate.connectors.lake.writer import DataFileLayout, TableWriter, WrittenFile
 from tidegate.model.ids import Attempt, SlotIndex
 from tidegate.plan.relational import Sink
+from tidegate.ports.sink import SinkConnector
 
 _CODECS = {"uncompressed": "none"}
 _KEY = "partition key {}"
 
 
-class IcebergSink:
+class IcebergSink(SinkConnector):
     """Slot side."""
 
     guarantee = "exactly_once"

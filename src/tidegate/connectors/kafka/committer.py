@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from tidegate.connectors.kafka.names import TransactionNames, decode
+from tidegate.connectors.kafka.publication_notes import PublicationNotes
 from tidegate.connectors.kafka.sink_config import KafkaSinkConfig
-from tidegate.connectors.kafka.wire.errors import ENDED_OTHERWISE
+from tidegate.connectors.kafka.wire.errors import ENDED_OTHERWISE, Refused
+from tidegate.connectors.kafka.wire.groups import Groups
+from tidegate.connectors.kafka.wire.producing import Partition
 from tidegate.connectors.kafka.wire.transactions import Handle, Transactions, words
 from tidegate.model.errors import CorruptSnapshot, Unavailable
-from tidegate.model.ids import Attempt
-from tidegate.model.snapshot import Committable
+from tidegate.model.ids import Attempt, CheckpointId
+from tidegate.model.snapshot import Committable, Published
+from tidegate.ports.sink import SinkCommitter
 
 log = logging.getLogger("tidegate.kafka")
 
@@ -20,12 +24,14 @@ SWEEP_SECONDS = 30.0
 REMEMBERED = 10_000
 
 
-class KafkaCommitter:
+class KafkaCommitter(SinkCommitter):
     """``commit`` may be repeated, late, or run by two drivers at once: the brokers decide, and decide the same each time.
 
     A commit that the brokers refuse, though no marker says that it was done before, is output lost: the checkpoint is named,
     nothing is skipped in silence.
     """
+
+    forgets = True
 
     def __init__(self, config: KafkaSinkConfig, names: TransactionNames) -> None:
         self._config = config
@@ -33,10 +39,12 @@ class KafkaCommitter:
         self._visible: dict[Handle, None] = {}
         """Known to be committed; the newest."""
         self._wire = Transactions(config.client)
+        self._notes = PublicationNotes(Groups(config.client), names.group)
 
     def commit(self, committables: tuple[Committable, ...]) -> None:
         wanted = {decode(one.payload).handle: one for one in sorted(committables, key=lambda one: one.place)}
         asked = [handle for handle in wanted if handle not in self._visible]
+        self._note([wanted[handle] for handle in asked], asked)
         refused = self._wire.end_all(asked, commit=True)
         self._remember(handle for handle in asked if handle not in refused)
         for handle, code in refused.items():
@@ -53,8 +61,20 @@ class KafkaCommitter:
             log.error("output is lost, and given up by onLostTransaction=skip: %s", one)
         self._remember(refused)
 
-    def already_committed(self, committables: tuple[Committable, ...]) -> None:
-        self._remember(decode(one.payload).handle for one in committables)
+    def published(self) -> Published | None:
+        """By the note, and by the names of transactional ids, whatever state they are in: an attempt has some before it publishes anything.
+
+        An id is initialised by slots, so its attempt has written down before what it restores. That it stands without a transaction
+        proves nothing: one that was committed looks like this as soon as the id is initialised for the next one.
+        """
+        noted = self._notes.read()
+        try:
+            names = self._wire.known_ids(self._names.prefix)
+        except Refused as error:
+            raise Unavailable(f"the Kafka brokers do not name the transactions that they remember: {error}") from error
+        attempts = [attempt for attempt in map(self._names.attempt_of, names) if attempt is not None]
+        begun = Published(max(attempts), CheckpointId(0)) if attempts else None
+        return max((one for one in (noted, begun) if one is not None), default=None)
 
     def sweep(self, older_than: Attempt, keep: tuple[Committable, ...]) -> None:
         """Asks again until none is left: a slot of an older attempt that still runs may begin one in between."""
@@ -67,6 +87,29 @@ class KafkaCommitter:
                 # Not EndTxn: that would leave the id, and the next transaction under it, to whoever holds it.
                 self._wire.initialise(name, self._config.transaction_timeout_ms)
                 log.info("aborted Kafka transaction %s: no checkpoint will commit it", name)
+
+    def _note(self, committables: Iterable[Committable], handles: list[Handle]) -> None:
+        """Before anything of it is visible, so that nothing visible is without a note."""
+        prepared = [
+            Published(attempt, one.checkpoint)
+            for one in committables
+            if (attempt := self._names.attempt_of(decode(one.payload).transactional_id)) is not None
+        ]
+        if prepared:
+            self._notes.write(max(prepared), lambda: self._written(handles))
+
+    def _written(self, handles: Iterable[Handle]) -> Partition | None:
+        """A partition that one of the transactions has written to. None: they are ended already."""
+        if self._config.columns.topic is not None:
+            return self._config.columns.topic, 0
+        found = (partition for handle in handles for partition in self._partitions(handle))
+        return next(found, None)
+
+    def _partitions(self, handle: Handle) -> Sequence[Partition]:
+        try:
+            return self._wire.describe(handle.transactional_id).partitions
+        except Refused:
+            return ()  # The commit itself will say why.
 
     def _abandoned(self, older_than: Attempt, kept: set[str]) -> list[str]:
         found: list[str] = []
@@ -82,7 +125,7 @@ class KafkaCommitter:
             del self._visible[oldest]
 
 
-class FormerCommitter:
+class FormerCommitter(SinkCommitter):
     """For a sink that writes without transactions now: those of an earlier start, which had them, are still owed."""
 
     def __init__(self, config: KafkaSinkConfig, names: TransactionNames) -> None:

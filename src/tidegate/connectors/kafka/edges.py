@@ -47,6 +47,20 @@ class Times:
 Edge: TypeAlias = Earliest | Latest | Offsets | Times
 
 
+def words(edge: Edge) -> str:
+    """The same for edges that are equal, however they were written."""
+    match edge:
+        case Earliest():
+            return "earliest"
+        case Latest():
+            return "latest"
+        case Offsets(by_place):
+            return f"offsets {sorted(by_place.items())}"
+        case Times(by_place, or_latest):
+            moments = by_place if isinstance(by_place, int) else sorted(by_place.items())
+            return f"times {moments}{' or latest' if or_latest else ''}"
+
+
 def parse_starting(options: Options) -> Edge:
     """Counts at the first start only; after that the checkpoint knows."""
     strategy = options.choice("startingOffsetsByTimestampStrategy", "error", ("error", "latest"))

@@ -13,7 +13,7 @@ import msgspec
 from tidegate.connectors.kafka.client import log
 from tidegate.connectors.kafka.cluster import Cluster, Topic
 from tidegate.connectors.kafka.config import KafkaSourceConfig
-from tidegate.connectors.kafka.edges import LATEST_OFFSET, Earliest, Edge, Latest, Offsets, Times
+from tidegate.connectors.kafka.edges import LATEST_OFFSET, Earliest, Edge, Latest, Offsets, Times, words
 from tidegate.connectors.kafka.selection import Partitions, Pattern, Place
 from tidegate.connectors.kafka.splits import (
     EARLIEST,
@@ -23,16 +23,16 @@ from tidegate.connectors.kafka.splits import (
     decode_known,
     decode_split,
 )
-from tidegate.model.errors import InvalidQuery, Unavailable
+from tidegate.model.errors import InvalidQuery, Outdated
 from tidegate.model.snapshot import Split
+from tidegate.ports.source import SplitEnumerator
 
 LOOK_MS = 1_000
 """A broker is asked for new partitions at most this often."""
 
 
-class KafkaEnumerator:
+class KafkaEnumerator(SplitEnumerator):
     endless = True
-    """All partitions are dealt out at once: none waits for another to end."""
 
     def __init__(self, config: KafkaSourceConfig, cluster: Cluster, *, bounded: bool) -> None:
         """``bounded``: read what is there now, then end."""
@@ -43,6 +43,7 @@ class KafkaEnumerator:
         self.ordered = config.is_ordered(stops=self._stops)
         """A row may be late for an earlier one of its partition. Otherwise order inside one counts for nothing: the end is known,
         and time waits for all rows up to there."""
+        self.asked = _asked(config)
         self._looked = False
         self._looked_ms = 0
         self._known = KnownPartitions()
@@ -64,21 +65,19 @@ class KafkaEnumerator:
     def discover(self, now_ms: int) -> tuple[Split, ...]:
         if self._looked and (self._stops or abs(now_ms - self._looked_ms) < LOOK_MS):
             return ()
+        topics = self._topics()
         self._looked_ms = now_ms
-        try:
-            topics = self._topics()
-        except Unavailable as failure:
-            if not self._looked:
-                raise
-            # Readers go on by themselves when the brokers are back; only new partitions are found later.
-            log.warning("cannot look for new partitions, will try again: %s", failure.message)
-            return ()
         if not self._known.started:
             self._require(topics)
         found = self._new_splits(topics)
         self._looked = True
         self._known = msgspec.structs.replace(self._known, started=True)
         return tuple(one.as_split() for one in found)
+
+    def begin(self, now_ms: int) -> bytes:
+        first = KafkaEnumerator(self._config, self._cluster, bounded=self._available_now)
+        first.discover(now_ms)
+        return first.snapshot()
 
     def snapshot(self) -> bytes:
         return msgspec.msgpack.encode(self._known)
@@ -95,7 +94,7 @@ class KafkaEnumerator:
             self._newest[splits[number].split.place] = splits[number]
         newest = {one.number for one in self._newest.values()}
         continuing = [one for one in self._newest.values() if not self._is_done(one.number)]
-        self._refuse_deselected(one.split.place for one in continuing)
+        self._refuse_deselected(continuing)
         self._known = KnownPartitions(
             started=stored.started or bool(splits),
             following=max((stored.following, *(number + 1 for number in splits))),
@@ -108,11 +107,12 @@ class KafkaEnumerator:
 
     def _end_again(self, splits: list[NumberedSplit]) -> None:
         """Without an end in a run that has none; in one that has, where the partition ends now."""
-        there = self._cluster.topics({one.split.topic for one in splits}) if self._available_now else {}
+        selected = [one for one in splits if self._config.selection.selects(*one.split.place)]
+        there = self._cluster.topics({one.split.topic for one in selected}) if self._available_now else {}
         places = {place for topic in there.values() for place in topic.places}
-        ends = self._cluster.latest(one.split.place for one in splits if one.split.place in places)
+        ends = self._cluster.latest(one.split.place for one in selected if one.split.place in places)
         for one in splits:
-            # A partition that is gone has nothing to wait for.
+            # A partition that is gone, or that the query does not read, has nothing to wait for.
             end = ends.get(one.split.place, 0) if self._available_now else None
             self._replace(NumberedSplit(one.number, msgspec.structs.replace(one.split, end=end)))
 
@@ -231,15 +231,19 @@ class KafkaEnumerator:
             raise self._config.lost(text)
         if self._looked:
             # Readers still hold the old one. They find out when they open it again.
-            raise Unavailable(f"{text}: its new partitions are read from the beginning, after a restart")
+            raise Outdated(f"{text}: its new partitions are read from the beginning, after a restart")
         log.warning("%s; failOnDataLoss=false: it is read from its beginning", text)
         return EARLIEST
 
-    def _refuse_deselected(self, places: Iterable[Place]) -> None:
-        others = sorted(place for place in places if not self._config.selection.selects(*place))
+    def _refuse_deselected(self, splits: list[NumberedSplit]) -> None:
+        """Readers open none of them, whatever ``failOnDataLoss`` says."""
+        others = sorted(
+            (*one.split.place, one.number) for one in splits if not self._config.selection.selects(*one.split.place)
+        )
         if not others:
             return
-        text = f"the checkpoint is in the middle of {', '.join(f'{t}-{p}' for t, p in others)}, which the query no longer reads"
+        named = "; ".join(f"split {number}, {topic}-{partition}" for topic, partition, number in others)
+        text = f"it is in the middle of {named}, which the query no longer reads"
         if self._config.fail_on_data_loss:
             raise self._config.lost(text)
         log.warning("%s; failOnDataLoss=false: the rest is left unread", text)
@@ -254,3 +258,13 @@ class KafkaEnumerator:
         self._newest[one.split.place] = one
         splits = tuple(one if old.number == one.number else old for old in self._known.splits)
         self._known = msgspec.structs.replace(self._known, splits=splits)
+
+
+def _asked(config: KafkaSourceConfig) -> str | None:
+    """The earliest offset is the same at any time; any other is a place that moves, or a set of partitions that grows. So is an end.
+
+    Which partitions are read belongs to it: a topic that the options name later begins where they say, not where new ones do."""
+    selection, starting, ending = config.selection, config.starting, config.ending
+    if isinstance(starting, Earliest) and ending is None:
+        return None
+    return f"{selection.words} from {words(starting)} to {'no end' if ending is None else words(ending)}"

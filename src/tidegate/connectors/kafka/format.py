@@ -12,8 +12,8 @@ from tidegate.connectors.kafka.sink import KafkaSink
 from tidegate.connectors.kafka.sink_config import parse_sink
 from tidegate.connectors.kafka.source import KafkaSource
 from tidegate.model.config import QueryConfig
-from tidegate.operators.ports import SinkCommitter
 from tidegate.plan.relational import Scan, Sink
+from tidegate.ports.sink import SinkCommitter
 
 
 def source(scan: Scan) -> KafkaSource:

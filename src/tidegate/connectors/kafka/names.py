@@ -5,7 +5,8 @@
     tidegate/<pipeline>/<sink>/<attempt>/<subtask>/<k>
 
 The attempt is part of the name: nobody of another attempt ever initialises it, except to abort what is left behind.
-``k`` comes from a small pool, because brokers remember every name for a week.
+What stands before it is also the consumer group of the driver's notes. ``k`` comes from a small pool, because brokers remember every
+name for a week.
 """
 
 from __future__ import annotations
@@ -42,6 +43,11 @@ class TransactionNames:
     def probe(self) -> str:
         """Initialised at start to see whether the cluster allows what the sink will ask for. Never has a record."""
         return f"{self.prefix}start"
+
+    @property
+    def group(self) -> str:
+        """The consumer group in which the driver notes what it publishes. Has no members."""
+        return self.prefix.removesuffix("/")
 
     def attempt_of(self, name: str) -> Attempt | None:
         """Whose it is; None if it is no transaction of this sink."""

@@ -25,6 +25,11 @@ class Topics:
     def selects(self, topic: str, partition: int) -> bool:
         return topic in self.names
 
+    @property
+    def words(self) -> str:
+        """The same for selections that are equal, however they were written; so of the others."""
+        return f"topics {sorted(set(self.names))}"
+
     def __str__(self) -> str:
         return ", ".join(self.names)
 
@@ -40,6 +45,10 @@ class Pattern:
 
     def selects(self, topic: str, partition: int) -> bool:
         return self.matches(topic)
+
+    @property
+    def words(self) -> str:
+        return f"pattern {self.text!r}"
 
     def __str__(self) -> str:
         return f"topics like {self.text}"
@@ -57,6 +66,10 @@ class Partitions:
 
     def selects(self, topic: str, partition: int) -> bool:
         return (topic, partition) in self.places
+
+    @property
+    def words(self) -> str:
+        return f"partitions {sorted(self.places)}"
 
     def __str__(self) -> str:
         return ", ".join(f"{topic}-{partition}" for topic, partition in sorted(self.places))

@@ -6,11 +6,11 @@ from tidegate.connectors.kafka.names import TransactionNames
 from tidegate.connectors.kafka.sink_config import KafkaSinkConfig, parse_sink
 from tidegate.connectors.kafka.writer import PlainWriter, TransactionalWriter
 from tidegate.model.ids import Attempt, SlotIndex
-from tidegate.operators.ports import SinkWriter
 from tidegate.plan.relational import Sink
+from tidegate.ports.sink import SinkConnector, SinkWriter
 
 
-class KafkaSink:
+class KafkaSink(SinkConnector):
     """Slot side."""
 
     keeps_every_result = True

@@ -26,9 +26,10 @@ from tidegate.connectors.rows import RowShape
 from tidegate.model.errors import Unavailable
 from tidegate.model.snapshot import Split, SplitPosition
 from tidegate.plan.relational import Scan
+from tidegate.ports.source import SourceConnector, SplitReader
 
 
-class KafkaSource:
+class KafkaSource(SourceConnector):
     """All its readers share one client, which lives from the first ``open`` to ``close``."""
 
     def __init__(self, scan: Scan) -> None:
@@ -54,8 +55,11 @@ class KafkaSource:
     def completed(self, positions: tuple[SplitPosition, ...]) -> None:
         """The offsets of a completed checkpoint go to the consumer group, for whoever watches it."""
         if self._consumer is not None:
-            known = ((decode_split(one.split.payload), one.position) for one in positions)
-            self._consumer.commit((s.place, decode_position(at).offset) for s, at in known if at is not None)
+            known = ((decode_split(one.split.payload).place, one.position) for one in positions)
+            selects = self.config.selection.selects
+            self._consumer.commit(
+                (place, decode_position(at).offset) for place, at in known if at is not None and selects(*place)
+            )
 
     def close(self) -> None:
         if self._consumer is not None:
@@ -98,7 +102,7 @@ class KafkaSource:
         return bool(identity) and identity != split.topic_id
 
 
-class KafkaReader:
+class KafkaReader(SplitReader):
     """Reads one partition. Position: the next offset; where nothing is left to read, the end of the log, behind markers of
     transactions and what compaction has removed."""
 
@@ -218,10 +222,8 @@ class KafkaReader:
         self._consumer.seek(feed, self._offset)
 
 
-class UnreadReader:
+class UnreadReader(SplitReader):
     """A split of which nothing more is read, for a reason that has been told on the driver."""
-
-    finished = True
 
     def __init__(self, split: KafkaSplit, offset: int, why: str) -> None:
         self._place: Place = split.place
@@ -235,8 +237,9 @@ class UnreadReader:
     def position(self) -> bytes:
         return msgspec.msgpack.encode(KafkaPosition(offset=self._offset))
 
+    @property
+    def finished(self) -> bool:
+        return True
+
     def describe(self) -> str:
         return f"{self._place[0]}-{self._place[1]} {self._why}"
-
-    def close(self) -> None:
-        return None

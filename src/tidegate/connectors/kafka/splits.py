@@ -7,7 +7,7 @@ from typing import TypeVar
 import msgspec
 
 from tidegate.model.snapshot import Split
-from tidegate.operators.values import decoded
+from tidegate.operators.values import Natural, decoded
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -15,16 +15,25 @@ EARLIEST = -2
 """As an offset to start from: wherever the log begins when it is first read. Nothing can be lost before that."""
 
 
+def _check_offset(offset: int) -> None:
+    """Other negative numbers mean something to a client: -1 is the end of the log."""
+    if offset < 0 and offset != EARLIEST:
+        raise ValueError(f"{offset} is no offset")
+
+
 class KafkaSplit(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="kafka/1"):
     """A partition of a topic, or the part of it that one bounded run read."""
 
     topic: str
-    partition: int
+    partition: Natural
     topic_id: str = ""
     """A topic that is deleted and made again has another; empty: the broker does not say."""
     start: int = EARLIEST
-    end: int | None = None
+    end: Natural | None = None
     """First offset that is not read; None: there is no end."""
+
+    def __post_init__(self) -> None:
+        _check_offset(self.start)
 
     @property
     def place(self) -> tuple[str, int]:
@@ -35,6 +44,9 @@ class KafkaPosition(msgspec.Struct, frozen=True, kw_only=True, tag_field="type",
     """The next offset. Everything before it that a reader may see has been emitted."""
 
     offset: int
+
+    def __post_init__(self) -> None:
+        _check_offset(self.offset)
 
 
 class NumberedSplit(msgspec.Struct, frozen=True, array_like=True):

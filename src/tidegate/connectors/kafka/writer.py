@@ -15,9 +15,10 @@ from tidegate.connectors.kafka.sink_config import KafkaSinkConfig
 from tidegate.connectors.kafka.transaction import Transaction, Workshop, wait_for
 from tidegate.connectors.kafka.wire.transactions import Transactions
 from tidegate.model.ids import Attempt, CheckpointId, SlotIndex
+from tidegate.ports.sink import SinkWriter
 
 
-class TransactionalWriter:
+class TransactionalWriter(SinkWriter):
     """Rows of one checkpoint go into one transaction; prepared and settled, it is on the brokers, whole and not visible.
 
     A prepared transaction is never written to again: its producer is closed, the next checkpoint has an id of its own. Rows of the
@@ -75,7 +76,7 @@ class TransactionalWriter:
         return self._workshop.order(k, name, self._topics)
 
 
-class PlainWriter:
+class PlainWriter(SinkWriter):
     """At least once: rows are visible as soon as brokers have them, and again after a restart."""
 
     def __init__(self, config: KafkaSinkConfig) -> None:

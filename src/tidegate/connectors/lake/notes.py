@@ -39,6 +39,12 @@ class SinkName:
         return cls(safe(pipeline_of(sink)), safe(sink.id))
 
 
+def attempt_of(note: str) -> Attempt | None:
+    """Which attempt wrote the file that the note is about; None for a note that is not ours."""
+    found = _NOTE.fullmatch(note)
+    return Attempt(int(found[1])) if found else None
+
+
 class StagingNotes:
     """All notes of one sink of one pipeline."""
 
@@ -60,7 +66,7 @@ class StagingNotes:
         found = [
             note
             for note in self._storage.names(self._directory)
-            if (match := _NOTE.fullmatch(note)) and int(match[1]) < attempt and note not in keep
+            if (its := attempt_of(note)) is not None and its < attempt and note not in keep
         ]
         return {note: self._storage.read(self._at(note)).decode() for note in found}
 

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from tidegate.connectors.lake.memory import is_newer
 from tidegate.connectors.lake.storage import TableStorage
 from tidegate.model.errors import CorruptSnapshot
-from tidegate.model.snapshot import Committable
+from tidegate.model.snapshot import Committable, Published
 
 
-def newer(committables: tuple[Committable, ...], than: int | None, *, whole: bool) -> tuple[Committable, ...]:
-    """Those of checkpoints after ``than``, in order. ``whole``: of the newest checkpoint alone, if that is newer.
+def newer(
+    committables: tuple[Committable, ...],
+    than: Published | None,
+    epoch_of: Callable[[Committable], Published],
+    *,
+    whole: bool,
+) -> tuple[Committable, ...]:
+    """Those published after ``than``, in order. ``whole``: of the newest checkpoint alone, if that is newer.
 
-    Numbers of checkpoints only grow, and a manifest carries everything before it that is not confirmed. So a table that has one
+    Attempts and checkpoints only grow, and a manifest carries everything before it that is not confirmed. So a table that has one
     checkpoint has all before it, whoever committed them.
     """
-    pending = sorted(
-        (one for one in committables if than is None or one.checkpoint > than),
-        key=lambda one: one.place,
-    )
+    pending = sorted((one for one in committables if is_newer(epoch_of(one), than)), key=lambda one: one.place)
     return tuple(one for one in pending if not whole or one.checkpoint == pending[-1].checkpoint)
 
 

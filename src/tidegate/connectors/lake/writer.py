@@ -16,6 +16,7 @@ from tidegate.connectors.lake.storage import TableStorage, failed
 from tidegate.model import types as t
 from tidegate.model.ids import CheckpointId
 from tidegate.operators.arrow_columns import arrow_column, retyped
+from tidegate.ports.sink import SinkWriter
 
 FILE_BYTES_MAX = 256 * 1024 * 1024
 """A file is closed and the next one begun when about this much (in memory) has gone into it."""
@@ -73,7 +74,7 @@ class Division(Protocol):
         ...
 
 
-class TableWriter:
+class TableWriter(SinkWriter):
     """One per subtask. Nothing written: no file. ``whole``: the rows of an epoch are the whole result, so that none at all is
     a result, too."""
 

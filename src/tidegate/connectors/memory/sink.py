@@ -12,12 +12,13 @@ from tidegate.model.ids import Attempt, CheckpointId, SlotIndex
 from tidegate.model.snapshot import Committable
 from tidegate.operators.columns import empty_frame
 from tidegate.plan.relational import OutputMode, Sink
+from tidegate.ports.sink import SinkCommitter, SinkConnector
 
 OnCommit: TypeAlias = Callable[[CheckpointId, pl.DataFrame], None]
 """Called after each commit that brought something new, with the rows of that checkpoint under the public names."""
 
 
-class MemorySink:
+class MemorySink(SinkConnector):
     """Slot side. Exactly once while the driver lives: a driver that starts again begins with an empty table."""
 
     guarantee = "exactly_once"
@@ -26,7 +27,7 @@ class MemorySink:
         return CollectingWriter(whole=empty_frame(sink.schema) if sink.mode is OutputMode.COMPLETE else None)
 
 
-class MemoryCommitter:
+class MemoryCommitter(SinkCommitter):
     """Driver side. ``table`` holds the rows of committed checkpoints, each once, in the order of the checkpoints; in output mode
     ``complete`` those of the newest one alone."""
 

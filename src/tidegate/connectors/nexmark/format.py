@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tidegate.connectors.nexmark.source import NexmarkSource, nexmark_enumerator
 from tidegate.model.config import QueryConfig
-from tidegate.operators.ports import SplitEnumerator
 from tidegate.plan.relational import Scan
+from tidegate.ports.source import SplitEnumerator
 
 
 def source(scan: Scan) -> NexmarkSource:

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 import polars as pl
 
-from tidegate.connectors.fixed_splits import FixedEnumerator
+from tidegate.connectors.fixed_splits import FixedEnumerator, check_part
 from tidegate.connectors.nexmark.config import NexmarkConfig, parse_nexmark
 from tidegate.connectors.nexmark.generator import NexmarkGenerator
 from tidegate.connectors.pacing import Pace, wall_ms
@@ -16,19 +16,21 @@ from tidegate.connectors.rows import RowShape
 from tidegate.model.config import QueryConfig
 from tidegate.model.errors import InvalidQuery
 from tidegate.model.snapshot import Split
+from tidegate.operators.values import Natural, decoded
 from tidegate.plan.relational import Scan
+from tidegate.ports.source import SourceConnector, SplitReader
 
 
 class NexmarkSplit(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="nexmark/1"):
     """Rows ``part``, ``part + of``, … : all splits move through event time together."""
 
-    part: int
-    of: int
+    part: Natural
+    of: Natural
     started_ms: int
 
 
 class NexmarkPosition(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="nexmark-position/1"):
-    rows: int
+    rows: Natural
 
 
 def nexmark_enumerator(scan: Scan, config: QueryConfig, wall: Callable[[], int] = wall_ms) -> FixedEnumerator:
@@ -44,10 +46,15 @@ def nexmark_enumerator(scan: Scan, config: QueryConfig, wall: Callable[[], int] 
         splits = (NexmarkSplit(part=part, of=parts, started_ms=started_ms) for part in range(parts))
         return tuple(msgspec.msgpack.encode(split) for split in splits)
 
-    return FixedEnumerator(plan, bounded=config.bounded or nexmark.events is not None)
+    return FixedEnumerator(plan, bounded=config.bounded or nexmark.events is not None, check=_check)
 
 
-class NexmarkSource:
+def _check(number: int, count: int, payload: bytes) -> None:
+    split = decoded(payload, NexmarkSplit, "a split of the Nexmark source")
+    check_part("Nexmark source", number, count, split.part, split.of)
+
+
+class NexmarkSource(SourceConnector):
     def __init__(self, scan: Scan, wall: Callable[[], int] = wall_ms) -> None:
         self._config = parse_nexmark(scan.options)
         self._generator = NexmarkGenerator(self._config)
@@ -55,12 +62,12 @@ class NexmarkSource:
         self._wall = wall
 
     def open(self, split: Split, position: bytes | None) -> NexmarkReader:
-        rows = 0 if position is None else msgspec.msgpack.decode(position, type=NexmarkPosition).rows
-        described = msgspec.msgpack.decode(split.payload, type=NexmarkSplit)
+        rows = 0 if position is None else decoded(position, NexmarkPosition, "a position of the Nexmark source").rows
+        described = decoded(split.payload, NexmarkSplit, "a split of the Nexmark source")
         return NexmarkReader(self._config, self._generator, self._shape, described, rows, self._wall)
 
 
-class NexmarkReader:
+class NexmarkReader(SplitReader):
     def __init__(
         self,
         config: NexmarkConfig,
@@ -100,9 +107,6 @@ class NexmarkReader:
 
     def describe(self) -> str:
         return f"nexmark {self._config.table} part {self._split.part} of {self._split.of} row {self._rows}"
-
-    def close(self) -> None:
-        return None
 
 
 def rows_of_part(rows: int, part: int, of: int) -> int:

@@ -7,9 +7,10 @@ import polars as pl
 from tidegate.model.ids import Attempt, CheckpointId, SlotIndex
 from tidegate.model.snapshot import Committable
 from tidegate.plan.relational import Sink
+from tidegate.ports.sink import SinkCommitter, SinkConnector, SinkWriter
 
 
-class NoopWriter:
+class NoopWriter(SinkWriter):
     def __init__(self) -> None:
         self.rows = 0
         """Written since the attempt began."""
@@ -20,18 +21,15 @@ class NoopWriter:
     def prepare(self, checkpoint: CheckpointId) -> tuple[bytes, ...]:
         return ()
 
-    def close(self) -> None:
-        return None
 
-
-class NoopSink:
+class NoopSink(SinkConnector):
     guarantee = "at_least_once"
 
     def writer(self, sink: Sink, attempt: Attempt, subtask: SlotIndex) -> NoopWriter:
         return NoopWriter()
 
 
-class NoopCommitter:
+class NoopCommitter(SinkCommitter):
     """For sinks that have nothing to commit: their rows are out as soon as they are written."""
 
     def commit(self, committables: tuple[Committable, ...]) -> None:

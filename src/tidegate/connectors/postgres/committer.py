@@ -8,6 +8,7 @@ from collections.abc import Iterable
 import psycopg
 from psycopg import sql
 
+from tidegate.connectors.postgres import ledger
 from tidegate.connectors.postgres.config import parse_sink
 from tidegate.connectors.postgres.merging import merge
 from tidegate.connectors.postgres.names import PreparedTransaction, StagedRows, decode
@@ -16,14 +17,17 @@ from tidegate.connectors.postgres.sweeping import sweep_database
 from tidegate.connectors.postgres.target import ensure
 from tidegate.model.errors import CorruptSnapshot, Unavailable
 from tidegate.model.ids import Attempt
-from tidegate.model.snapshot import Committable, by_checkpoint
+from tidegate.model.snapshot import Committable, Published, by_checkpoint
 from tidegate.plan.relational import Sink
+from tidegate.ports.sink import SinkCommitter
 
 BUSY_SECONDS_MAX = 10.0
 
 
-class PostgresCommitter:
+class PostgresCommitter(SinkCommitter):
     """Opens a session per errand: nothing is held between checkpoints."""
+
+    forgets = False
 
     def __init__(self, sink: Sink) -> None:
         self._config = parse_sink(sink, warn=True)
@@ -39,6 +43,11 @@ class PostgresCommitter:
             for checkpoint, group in by_checkpoint(committables):
                 with connected_errors(self._config, f"commit checkpoint {checkpoint} to {self._config.table} at"):
                     self._commit(connection, group)
+
+    def published(self) -> Published | None:
+        """By the ledger, which is part of every backup of the database."""
+        with session(self._config, self._name) as connection, connected_errors(self._config, "read the ledger at"):
+            return ledger.newest(connection, self._config.ledger, self._config.names)
 
     def sweep(self, older_than: Attempt, keep: tuple[Committable, ...]) -> None:
         with session(self._config, self._name) as connection, connected_errors(self._config, "clean up at"):
@@ -64,7 +73,7 @@ class PostgresCommitter:
                 connection.execute(sql.SQL("COMMIT PREPARED {}").format(sql.Literal(transaction.gid)))
                 return
             except psycopg.errors.UndefinedObject:
-                if self._in_ledger(connection, one, transaction):
+                if ledger.is_committed(connection, self._config.names, one, transaction):
                     return
                 raise self._lost(one, transaction) from None
             except psycopg.errors.ObjectInUse:
@@ -76,23 +85,9 @@ class PostgresCommitter:
                     ) from None
                 time.sleep(0.01)
 
-    def _in_ledger(self, connection: Connection, one: Committable, transaction: PreparedTransaction) -> bool:
-        names = self._config.names
-        found = connection.execute(
-            sql.SQL(
-                "SELECT 1 FROM {} WHERE (pipeline, sink, checkpoint, attempt, subtask) = (%s, %s, %s, %s, %s)"
-            ).format(transaction.ledger.sql),
-            (names.pipeline, names.sink, one.checkpoint, transaction.attempt, one.subtask),
-        )
-        return found.fetchone() is not None
-
     def _lost(self, one: Committable, transaction: PreparedTransaction) -> CorruptSnapshot:
-        names = self._config.names
-        row = (names.pipeline, names.sink, one.checkpoint, transaction.attempt, one.subtask, transaction.rows)
-        values = ", ".join(f"'{value}'" if isinstance(value, str) else str(value) for value in row)
         return CorruptSnapshot(
             f"output of checkpoint {one.checkpoint} is lost: the {transaction.rows} rows that subtask {one.subtask} of attempt "
             f"{transaction.attempt} prepared for {self._config.table} as {transaction.gid!r} are neither prepared nor committed",
-            hint="somebody rolled the transaction back, or the database is a copy from before. Bring it back; or accept the loss: "
-            f"INSERT INTO {transaction.ledger} (pipeline, sink, checkpoint, attempt, subtask, rows) VALUES ({values})",
+            hint=ledger.ways_out("somebody rolled the transaction back", self._config.names, [(one, transaction)]),
         )

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 
+import psycopg
 from psycopg import sql
 
+from tidegate.connectors.postgres import ledger
 from tidegate.connectors.postgres.names import SinkNames, StagedRows, Table
 from tidegate.connectors.postgres.session import Connection
 from tidegate.connectors.postgres.target import PART_COLUMNS
 from tidegate.model.errors import CorruptSnapshot
-from tidegate.model.ids import Attempt, SlotIndex
 from tidegate.model.snapshot import Committable
 
 _PARTS = sql.SQL("({}) IN (SELECT * FROM unnest(%s::bigint[], %s::bigint[], %s::bigint[]))").format(
@@ -23,10 +24,10 @@ def merge(connection: Connection, names: SinkNames, staged: Sequence[tuple[Commi
     """All of one checkpoint, visible at once. What the ledger knows is left alone: whoever comes second, at the same time or a week
     later, changes nothing."""
     with connection.transaction():
-        new = _enter(connection, names, staged)
+        new = ledger.enter(connection, names, staged)
         waiting = [(one, rows) for one, rows in staged if (rows.attempt, one.subtask) in new]
         for _, group in groupby(waiting, key=lambda pair: _shape(pair[1])):
-            _move(connection, list(group))
+            _move(connection, names, list(group))
 
 
 def parts_of(staged: Sequence[tuple[Committable, StagedRows]]) -> tuple[list[int], list[int], list[int]]:
@@ -42,43 +43,30 @@ def _shape(rows: StagedRows) -> tuple[Table, Table, tuple[str, ...], tuple[str, 
     return rows.staging, rows.table, rows.columns, rows.keys, rows.whole
 
 
-def _enter(
-    connection: Connection, names: SinkNames, staged: Sequence[tuple[Committable, StagedRows]]
-) -> set[tuple[Attempt, SlotIndex]]:
-    """Writes the ledger; returns what it did not know. A second committer waits here for the first, and then finds its rows."""
-    ledger = staged[0][1].ledger
-    found = connection.execute(
-        sql.SQL(
-            "INSERT INTO {} (pipeline, sink, checkpoint, attempt, subtask, rows)"
-            " SELECT %s, %s, * FROM unnest(%s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[])"
-            " ON CONFLICT DO NOTHING RETURNING attempt, subtask"
-        ).format(ledger.sql),
-        (
-            names.pipeline,
-            names.sink,
-            [one.checkpoint for one, _ in staged],
-            [rows.attempt for _, rows in staged],
-            [one.subtask for one, _ in staged],
-            [rows.rows for _, rows in staged],
-        ),
-    )
-    return {(Attempt(attempt), SlotIndex(subtask)) for attempt, subtask in found}
-
-
-def _move(connection: Connection, staged: Sequence[tuple[Committable, StagedRows]]) -> None:
+def _move(connection: Connection, names: SinkNames, staged: Sequence[tuple[Committable, StagedRows]]) -> None:
     rows = staged[0][1]
     parts = parts_of(staged)
     if rows.whole:
         connection.execute(sql.SQL("DELETE FROM {}").format(rows.table.sql))
-    connection.execute(_insert(rows), parts)
-    moved = connection.execute(sql.SQL("DELETE FROM {} WHERE {}").format(rows.staging.sql, _PARTS), parts).rowcount
+    try:
+        connection.execute(_insert(rows), parts)
+        moved = connection.execute(sql.SQL("DELETE FROM {} WHERE {}").format(rows.staging.sql, _PARTS), parts).rowcount
+    except psycopg.errors.UndefinedTable as error:
+        if rows.staging.name not in str(error):
+            raise
+        raise _lost(names, staged, f"there is no table {rows.staging}") from error
+    if moved != sum(each.rows for _, each in staged):
+        raise _lost(names, staged, f"{moved} are there")
+
+
+def _lost(names: SinkNames, staged: Sequence[tuple[Committable, StagedRows]], found: str) -> CorruptSnapshot:
+    rows = staged[0][1]
     expected = sum(each.rows for _, each in staged)
-    if moved != expected:
-        raise CorruptSnapshot(
-            f"output of checkpoint {staged[0][0].checkpoint} is lost: {expected} rows were staged for {rows.table} in "
-            f"{rows.staging}, and {moved} are there",
-            hint="somebody deleted them, or the database is a copy from before: bring them back; the commit is tried at the next start",
-        )
+    return CorruptSnapshot(
+        f"output of checkpoint {staged[0][0].checkpoint} is lost: {expected} rows were staged for {rows.table} in "
+        f"{rows.staging}, and {found}",
+        hint=ledger.ways_out(f"somebody deleted them from {rows.staging}", names, staged),
+    )
 
 
 def _insert(rows: StagedRows) -> sql.Composed:

@@ -20,9 +20,10 @@ import msgspec
 from psycopg import sql
 
 from tidegate.connectors.options import PIPELINE, Options
-from tidegate.model.errors import Bug, CorruptSnapshot
+from tidegate.model.errors import Bug
 from tidegate.model.ids import Attempt, CheckpointId, SlotIndex
 from tidegate.model.types import Schema, simple_string
+from tidegate.operators.values import decoded
 from tidegate.plan.relational import Sink
 
 _NAME_CHARACTERS_MAX = 64
@@ -77,10 +78,7 @@ Prepared: TypeAlias = PreparedTransaction | StagedRows
 
 
 def decode(payload: bytes) -> Prepared:
-    try:
-        return msgspec.msgpack.decode(payload, type=Prepared)
-    except (msgspec.DecodeError, msgspec.ValidationError) as error:
-        raise CorruptSnapshot(f"a committable of the postgres sink cannot be decoded: {error}") from error
+    return decoded(payload, Prepared, "a committable of the postgres sink")
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from contextlib import suppress
 import psycopg
 from psycopg import sql
 
+from tidegate.connectors.postgres import ledger
 from tidegate.connectors.postgres.config import PostgresConfig
 from tidegate.connectors.postgres.merging import parts_of
 from tidegate.connectors.postgres.names import Prepared, PreparedTransaction, StagedRows, session_attempt
@@ -15,9 +16,6 @@ from tidegate.connectors.postgres.session import Connection
 from tidegate.connectors.postgres.target import PART_COLUMNS
 from tidegate.model.ids import Attempt
 from tidegate.model.snapshot import Committable
-
-LEDGER_CHECKPOINTS = 2_000
-"""How far back the ledger remembers: twice as far as checkpoints can be retained, so that each of them can be committed again."""
 
 _SESSIONS = """
 SELECT pid, application_name FROM pg_stat_activity
@@ -36,7 +34,7 @@ def sweep_database(
     _end_sessions(connection, config, older_than)
     _roll_back(connection, config, older_than, keep)
     _delete_staged(connection, config, older_than, [(one, rows) for one, rows in keep if isinstance(rows, StagedRows)])
-    _trim_ledger(connection, config)
+    ledger.trim(connection, config.ledger, config.names)
 
 
 def _end_sessions(connection: Connection, config: PostgresConfig, older_than: Attempt) -> None:
@@ -81,14 +79,3 @@ def _delete_staged(
             left = connection.execute(sql.SQL("SELECT 1 FROM {} LIMIT 1").format(table.sql)).fetchone()
             if left is None:
                 connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(table.sql))
-
-
-def _trim_ledger(connection: Connection, config: PostgresConfig) -> None:
-    whose = (config.names.pipeline, config.names.sink)
-    connection.execute(
-        sql.SQL(
-            "DELETE FROM {0} WHERE pipeline = %s AND sink = %s AND checkpoint <"
-            " (SELECT max(checkpoint) FROM {0} WHERE pipeline = %s AND sink = %s) - %s"
-        ).format(config.ledger.sql),
-        (*whose, *whose, LEDGER_CHECKPOINTS),
-    )

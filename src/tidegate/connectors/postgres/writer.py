@@ -19,9 +19,10 @@ from tidegate.connectors.postgres.target import PART_COLUMNS, nulls_count_as_key
 from tidegate.model.errors import DataError
 from tidegate.model.ids import Attempt, CheckpointId, SlotIndex
 from tidegate.plan.relational import Sink
+from tidegate.ports.sink import SinkConnector, SinkWriter
 
 
-class PostgresSink:
+class PostgresSink(SinkConnector):
     """Slot side."""
 
     guarantee = "exactly_once"
@@ -49,7 +50,7 @@ class Way(Protocol):
         ...
 
 
-class PostgresWriter:
+class PostgresWriter(SinkWriter):
     """One session, one open transaction at most: from the first row after a barrier to the next barrier."""
 
     def __init__(self, config: PostgresConfig, way: Way, application_name: str) -> None:

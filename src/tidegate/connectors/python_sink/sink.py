@@ -5,31 +5,49 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from itertools import groupby
+from typing import ClassVar
 
 import msgspec
 import polars as pl
 
 from tidegate.checkpoint.layout import ManifestRef
-from tidegate.checkpoint.ports import BlobStore
 from tidegate.connectors.batch_commits import BatchCommitter
 from tidegate.connectors.batches import Batches
+from tidegate.connectors.current_batch import inside
 from tidegate.connectors.python_sink.feed import Feed
 from tidegate.connectors.python_sink.writers import UserSink
 from tidegate.model.errors import InvalidQuery
-from tidegate.model.ids import Attempt, CheckpointId, SlotIndex
+from tidegate.model.formats import Upgrade, Upgrades
+from tidegate.model.ids import Attempt, BatchId, CheckpointId, SlotIndex
 from tidegate.model.snapshot import Committable
 from tidegate.operators.values import decoded
 from tidegate.plan.relational import Sink
+from tidegate.ports.sink import SinkConnector, SinkWriter
+from tidegate.ports.store import BlobStore
 
 log = logging.getLogger("tidegate.connectors")
 
 ABANDON_TIMEOUT_S = 5.0
 
 
-class MessageToCommit(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="python-sink/1"):
-    """What ``write`` of one subtask returned for one checkpoint. ``message`` is the user's own object, pickled by PySpark: it is
-    unpickled by nobody but his ``commit`` or ``abort``. ``key``: a copy of it beside the checkpoints, from which ``abort`` learns
-    of it when no checkpoint names it."""
+class PickledMessage(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="python-sink/1"):
+    """As ``MessageToCommit``, but ``message`` was pickled by PySpark."""
+
+    attempt: Attempt
+    key: str
+    message: bytes
+
+
+def upgrade_1_to_2(old: PickledMessage) -> MessageToCommit:
+    """The bytes stay what they are: what lies beside the checkpoints under ``key`` was pickled, too, and ``messages.py`` tells them apart."""
+    return MessageToCommit(attempt=old.attempt, key=old.key, message=old.message)
+
+
+class MessageToCommit(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="python-sink/2"):
+    """What ``write`` of one subtask returned for one checkpoint. ``message``: the fields of the user's own object, as ``messages.py``
+    stores them. ``key``: a copy of it beside the checkpoints, from which ``abort`` learns of it when no checkpoint names it."""
+
+    UPGRADES: ClassVar[Upgrades] = (Upgrade(PickledMessage, upgrade_1_to_2),)
 
     attempt: Attempt
     key: str
@@ -40,7 +58,7 @@ def decode(payload: bytes) -> MessageToCommit:
     return decoded(payload, MessageToCommit, "a committable of a Python data source")
 
 
-class PythonSink:
+class PythonSink(SinkConnector):
     """Slot side. Exactly once if ``commit`` twice with the same batch id is the same as once."""
 
     guarantee = "idempotent"
@@ -55,7 +73,7 @@ class PythonSink:
         return PythonSinkWriter(UserSink.of(sink), Batches(self._store, sink.id), attempt, subtask)
 
 
-class PythonSinkWriter:
+class PythonSinkWriter(SinkWriter):
     """Nothing written between two barriers: ``write`` is not called. In output mode complete it is: no rows are a result, too."""
 
     def __init__(self, user: UserSink, batches: Batches, attempt: Attempt, subtask: SlotIndex) -> None:
@@ -89,11 +107,11 @@ class PythonSinkWriter:
 
 
 class PythonSinkCommitter(BatchCommitter[MessageToCommit]):
-    """Driver side: ``commit(messages, batch_id)`` for a checkpoint, ``abort`` for what none holds."""
+    """Driver side: ``commit(messages, batch_id)`` for a batch, ``abort`` for what no checkpoint holds."""
 
     def __init__(self, sink: Sink) -> None:
         check_sink(sink)
-        super().__init__(sink.id)
+        super().__init__(sink)
         self._user = UserSink.of(sink)
         self._user.writer()
 
@@ -106,7 +124,9 @@ class PythonSinkCommitter(BatchCommitter[MessageToCommit]):
             keys = [one.key for one in group]
             ref = ManifestRef(CheckpointId(checkpoint), attempt)
             if not self._batches.is_done(ref):
-                self._abort(ref, keys)
+                # It was no batch yet. The next one is what it would have been, as where Spark tries a batch again.
+                with inside(self._sink, self._ids.following):
+                    self._abort(self._ids.following, keys)
             self._batches.delete(keys)
 
     def _decode(self, payload: bytes) -> MessageToCommit:
@@ -115,19 +135,21 @@ class PythonSinkCommitter(BatchCommitter[MessageToCommit]):
     def _keys(self, prepared: MessageToCommit) -> Iterable[str]:
         return (prepared.key,)
 
-    def _call(self, checkpoint: CheckpointId, prepared: list[MessageToCommit]) -> None:
-        messages = [self._user.message(one.message) for one in prepared]
+    def _call(self, batch: BatchId, prepared: list[MessageToCommit]) -> None:
+        writer = self._user.writer()
+        messages = [self._user.message(one.message, one.key, writer) for one in prepared]
         try:
-            self._user.writer().commit(list(messages), int(checkpoint))
+            writer.commit(list(messages), int(batch))
         except Exception as error:
-            raise self._user.failed(error, f"in commit() of batch {checkpoint}") from error
+            raise self._user.failed(error, f"in commit() of batch {batch}") from error
 
-    def _abort(self, ref: ManifestRef, keys: list[str]) -> None:
-        messages = [self._user.message(self._batches.read(key)) for key in keys]
+    def _abort(self, batch: BatchId, keys: list[str]) -> None:
+        writer = self._user.writer()
+        messages = [self._user.message(self._batches.read(key), key, writer) for key in keys]
         try:
-            self._user.writer().abort(list(messages), int(ref.checkpoint))
+            writer.abort(list(messages), int(batch))
         except Exception as error:
-            raise self._user.failed(error, f"in abort() of batch {ref.checkpoint}") from error
+            raise self._user.failed(error, f"in abort() of batch {batch}") from error
 
 
 def check_sink(sink: Sink) -> None:

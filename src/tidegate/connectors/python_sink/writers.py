@@ -9,7 +9,6 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 from pyspark.errors import PySparkNotImplementedError
-from pyspark.serializers import CPickleSerializer
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceStreamArrowWriter,
@@ -19,8 +18,10 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from tidegate.connectors.foreach.sink import make_row
+from tidegate.connectors.python_sink.classes import MessageClasses
+from tidegate.connectors.python_sink.messages import decode, encode
 from tidegate.connectors.python_source.payload import unpack
-from tidegate.model.errors import CorruptSnapshot, DataError, InvalidQuery, TidegateError, UserCodeFailed
+from tidegate.model.errors import DataError, InvalidQuery, TidegateError, UserCodeFailed
 from tidegate.model.types import Schema
 from tidegate.operators.arrow_columns import arrow_column
 from tidegate.operators.python_values import to_python
@@ -65,7 +66,7 @@ class UserSink:
         return made
 
     def write(self, frames: Iterator[pl.DataFrame]) -> bytes:
-        """One call of the user's ``write``; his commit message, pickled as PySpark does it."""
+        """One call of the user's ``write``; his commit message, encoded. DataError when it cannot be stored."""
         writer = self.writer()
         rows: Iterator[Any] = (
             self._batches(frames) if isinstance(writer, DataSourceStreamArrowWriter) else self._rows(frames)
@@ -81,19 +82,11 @@ class UserSink:
                 f"write() of data source {self.name} returned a {type(message).__name__}",
                 hint="return a WriterCommitMessage: commit() gets it on the driver",
             )
-        try:
-            return CPickleSerializer().dumps(message)
-        except Exception as error:
-            raise self.failed(error, "while pickling the commit message") from error
+        return encode(message, MessageClasses(writer, self.datasource), self.name)
 
-    def message(self, pickled: bytes) -> WriterCommitMessage:
-        try:
-            return CPickleSerializer().loads(pickled)
-        except Exception as error:
-            raise CorruptSnapshot(
-                f"a commit message of data source {self.name} cannot be read: {type(error).__name__}: {error}",
-                hint="the class of the message must be importable on the driver, under the name that it had when it was written",
-            ) from error
+    def message(self, stored: bytes, name: str, writer: DataSourceStreamWriter) -> WriterCommitMessage:
+        """What ``write`` returned, of the classes that ``writer`` knows. CorruptSnapshot names the document: ``name``."""
+        return decode(stored, MessageClasses(writer, self.datasource), name, self.name)
 
     def failed(self, error: BaseException, where: str) -> UserCodeFailed:
         told = UserCodeFailed(

@@ -17,8 +17,10 @@ from tidegate.model.config import QueryConfig
 from tidegate.model.errors import CorruptSnapshot, TidegateError
 from tidegate.model.snapshot import Split
 from tidegate.operators.user_functions import failure
-from tidegate.operators.values import decoded
+from tidegate.operators.values import Natural, decoded
+from tidegate.plan.explain import shown_options
 from tidegate.plan.relational import Scan
+from tidegate.ports.source import SplitEnumerator
 
 RANGES_PER_LOOK = 100
 
@@ -28,7 +30,7 @@ class KnownRange(msgspec.Struct, frozen=True, array_like=True):
 
     start: str
     end: str
-    count: int
+    count: Natural
 
 
 class KnownRanges(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="ranges/1"):
@@ -36,21 +38,25 @@ class KnownRanges(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", t
 
     reached: str | None
     ranges: tuple[KnownRange, ...] = ()
-    first: int = 0
+    first: Natural = 0
     """Number of the first split of the first range: the splits before it are done and forgotten."""
 
 
 def python_enumerator(scan: Scan, config: QueryConfig) -> RangeEnumerator:
     datasource, schema = unpack(scan.payload, scan.source_schema)
-    return RangeEnumerator(stream_reader(datasource, schema), scan.format, bounded=config.bounded)
+    return RangeEnumerator(
+        stream_reader(datasource, schema), scan.format, bounded=config.bounded, asked=shown_options(scan.options)
+    )
 
 
-class RangeEnumerator:
+class RangeEnumerator(SplitEnumerator):
     """Every discovery that finds a later offset becomes one range, its partitions become splits."""
 
-    ordered = False
+    holds = True
 
-    def __init__(self, reader: DataSourceStreamReader, name: str, *, bounded: bool) -> None:
+    def __init__(self, reader: DataSourceStreamReader, name: str, *, bounded: bool, asked: str = "") -> None:
+        self.asked = asked
+        """``initialOffset`` may answer by the time, or by what is there."""
         self._reader = reader
         self._name = name
         self._stops = bounded
@@ -80,6 +86,19 @@ class RangeEnumerator:
             raise failure(error, f"data source {self._name}", "while looking for new offsets on the driver") from error
         return tuple(split for one in ranges for split in self._remember(one))
 
+    def begin(self, now_ms: int) -> bytes:
+        """The offset alone: what is planned from there on may change with the user's code until a checkpoint knows it."""
+        try:
+            reached = self._initial()
+        except TidegateError:
+            raise
+        except Exception as error:
+            raise failure(error, f"data source {self._name}", "in initialOffset() on the driver") from error
+        return msgspec.msgpack.encode(KnownRanges(reached=reached))
+
+    def _initial(self) -> str:
+        return offset_text(self._reader.initialOffset(), "initialOffset")
+
     def _plan(self) -> list[KnownRange]:
         """One range, or all up to the end of a bounded run if the source knows that end. Nothing is taken up if one of them fails."""
         if self._several and not self._prepared:
@@ -88,7 +107,7 @@ class RangeEnumerator:
             self._prepared = True
         reached = self._reached
         if reached is None:
-            reached = offset_text(self._reader.initialOffset(), "initialOffset")
+            reached = self._initial()
         ranges: list[KnownRange] = []
         ended = self._stops and not self._several
         for _ in range(RANGES_PER_LOOK if self._several else 1):
@@ -105,9 +124,24 @@ class RangeEnumerator:
         return msgspec.msgpack.encode(KnownRanges(reached=self._reached, ranges=tuple(self._ranges), first=self._first))
 
     def forget(self, below: int) -> None:
-        """Ranges are forgotten whole: one with an unread partition keeps all of its partitions."""
+        """Ranges are forgotten whole: one with an unread partition keeps all of its partitions. The source hears up to where all is
+        done, as Spark tells it after a batch."""
+        done: KnownRange | None = None
         while self._ranges and self._first + self._ranges[0].count <= below:
-            self._first += self._ranges.popleft().count
+            done = self._ranges.popleft()
+            self._first += done.count
+        if done is None:
+            return
+        try:
+            self._reader.commit(json.loads(done.end))
+        except Exception as error:
+            raise failure(error, f"data source {self._name}", f"in commit({done.end}) on the driver") from error
+
+    def close(self) -> None:
+        try:
+            self._reader.stop()
+        except Exception as error:
+            raise failure(error, f"data source {self._name}", "in stop() on the driver") from error
 
     def restore(self, state: bytes, known: tuple[Split, ...]) -> tuple[Split, ...]:
         if not state:

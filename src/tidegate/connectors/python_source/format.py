@@ -5,8 +5,8 @@ from __future__ import annotations
 from tidegate.connectors.python_source.enumerator import python_enumerator
 from tidegate.connectors.python_source.source import PythonSource
 from tidegate.model.config import QueryConfig
-from tidegate.operators.ports import SplitEnumerator
 from tidegate.plan.relational import Scan
+from tidegate.ports.source import SplitEnumerator
 
 
 def source(scan: Scan) -> PythonSource:

@@ -66,3 +66,6 @@ class SimpleRanges(DataSourceStreamReader):
     def read(self, partition: InputPartition) -> Iterator[Any]:
         start, end = partition.value
         return self._reader.readBetweenOffsets(start, end)
+
+    def commit(self, end: Offset) -> None:
+        self._reader.commit(end)

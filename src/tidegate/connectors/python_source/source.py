@@ -19,12 +19,14 @@ from tidegate.model.errors import DataError, TidegateError
 from tidegate.model.snapshot import Split
 from tidegate.model.types import Field
 from tidegate.operators.user_functions import failure
+from tidegate.operators.values import decoded
 from tidegate.plan.relational import Scan
+from tidegate.ports.source import SourceConnector, SplitReader
 
 RowsOf: TypeAlias = Callable[[Iterable[Any]], RowIterator]
 
 
-class PythonSource:
+class PythonSource(SourceConnector):
     """Exactly once as long as the source gives the same rows for the same offsets."""
 
     def __init__(self, scan: Scan) -> None:
@@ -34,8 +36,10 @@ class PythonSource:
         self._reader = stream_reader(datasource, schema)
 
     def open(self, split: Split, position: bytes | None) -> PartitionReader:
-        described = msgspec.msgpack.decode(split.payload, type=PartitionSplit)
-        rows = 0 if position is None else msgspec.msgpack.decode(position, type=PartitionPosition).rows
+        described = decoded(split.payload, PartitionSplit, "a partition of a Python data source")
+        rows = (
+            0 if position is None else decoded(position, PartitionPosition, "a position of a Python data source").rows
+        )
         return PartitionReader(self._reader, described, self._rows_of, self._scan.format, rows)
 
     def _rows_of(self, source: Iterable[Any]) -> RowIterator:
@@ -44,7 +48,7 @@ class PythonSource:
         return RowIterator(iter(source), schema, self._shape, self._scan.format)
 
 
-class PartitionReader:
+class PartitionReader(SplitReader):
     """One partition of one range of offsets. Position: rows emitted; restoring plans the partitions again and skips."""
 
     def __init__(

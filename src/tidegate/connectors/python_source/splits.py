@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from tidegate.model.errors import InvalidQuery
+from tidegate.operators.values import Natural
 
 Offset = dict[str, Any]
 
@@ -17,12 +18,12 @@ class PartitionSplit(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"
 
     start: str
     end: str
-    index: int
-    count: int
+    index: Natural
+    count: Natural
 
 
 class PartitionPosition(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="partition-position/1"):
-    rows: int
+    rows: Natural
 
 
 def offset_text(offset: Offset, method: str) -> str:

@@ -8,26 +8,28 @@ import msgspec
 import numpy as np
 import polars as pl
 
-from tidegate.connectors.fixed_splits import FixedEnumerator
+from tidegate.connectors.fixed_splits import FixedEnumerator, check_part
 from tidegate.connectors.pacing import Pace, wall_ms
 from tidegate.connectors.rate.config import RateConfig, parse_rate
 from tidegate.connectors.rows import RowShape
 from tidegate.model.config import QueryConfig
 from tidegate.model.errors import InvalidQuery
 from tidegate.model.snapshot import Split
+from tidegate.operators.values import Natural, decoded
 from tidegate.plan.relational import Scan
+from tidegate.ports.source import SourceConnector, SplitReader
 
 
 class RateSplit(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="rate/1"):
     """Values ``part``, ``part + of``, ``part + 2·of`` … of a source that started at ``started_ms`` (wall clock)."""
 
-    part: int
-    of: int
+    part: Natural
+    of: Natural
     started_ms: int
 
 
 class RatePosition(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="rate-position/1"):
-    emitted: int
+    emitted: Natural
 
 
 def rate_enumerator(scan: Scan, config: QueryConfig, wall: Callable[[], int] = wall_ms) -> FixedEnumerator:
@@ -43,22 +45,31 @@ def rate_enumerator(scan: Scan, config: QueryConfig, wall: Callable[[], int] = w
         splits = (RateSplit(part=part, of=parts, started_ms=started_ms) for part in range(parts))
         return tuple(msgspec.msgpack.encode(split) for split in splits)
 
-    return FixedEnumerator(plan, bounded=False)
+    return FixedEnumerator(plan, bounded=False, asked=f"{parts} parts", check=_check)
 
 
-class RateSource:
+def _check(number: int, count: int, payload: bytes) -> None:
+    split = decoded(payload, RateSplit, "a split of the rate source")
+    check_part("rate source", number, count, split.part, split.of)
+
+
+class RateSource(SourceConnector):
     def __init__(self, scan: Scan, wall: Callable[[], int] = wall_ms) -> None:
         self._config = parse_rate(scan)
         self._shape = RowShape(scan)
         self._wall = wall
 
     def open(self, split: Split, position: bytes | None) -> RateReader:
-        at = msgspec.msgpack.decode(position, type=RatePosition) if position is not None else RatePosition(emitted=0)
-        described = msgspec.msgpack.decode(split.payload, type=RateSplit)
+        at = (
+            decoded(position, RatePosition, "a position of the rate source")
+            if position is not None
+            else RatePosition(emitted=0)
+        )
+        described = decoded(split.payload, RateSplit, "a split of the rate source")
         return RateReader(self._config, described, self._shape, at.emitted, self._wall)
 
 
-class RateReader:
+class RateReader(SplitReader):
     """Position: rows emitted. What was due while the query was down comes at once: no value is lost or repeated."""
 
     def __init__(
@@ -92,9 +103,6 @@ class RateReader:
 
     def describe(self) -> str:
         return f"rate part {self._split.part} of {self._split.of} row {self._emitted}"
-
-    def close(self) -> None:
-        return None
 
     def _count_below(self, value: int) -> int:
         """How many values of this part are smaller than ``value``."""

@@ -16,6 +16,8 @@ class _Finished:
     told: int | None = None
     """The number of the first message that told the assigner."""
     heard: bool = False
+    done: bool = False
+    """A completed checkpoint has it as done."""
 
 
 @dataclass(slots=True)
@@ -29,7 +31,8 @@ class FinishedSplits:
 
     @property
     def all(self) -> tuple[FinishedSplit, ...]:
-        return tuple(sorted(one.split for one in self._by_number.values()))
+        """Those that no completed checkpoint has as done."""
+        return tuple(sorted(one.split for one in self._by_number.values() if not one.done))
 
     @property
     def unheard(self) -> tuple[FinishedSplit, ...]:
@@ -46,7 +49,8 @@ class FinishedSplits:
         for number, one in self._by_number.items():
             if not one.heard and one.told is not None and one.told < messages:
                 self._by_number[number] = replace(one, heard=True)
-        return all(one.heard for one in self._by_number.values())
+        self._forget()
+        return not self.unheard
 
     def reported(self, checkpoint: CheckpointId) -> None:
         for number, one in self._by_number.items():
@@ -54,12 +58,18 @@ class FinishedSplits:
                 self._by_number[number] = replace(one, checkpoint=checkpoint)
 
     def completed(self, checkpoint: CheckpointId) -> tuple[int, ...]:
-        """What the checkpoint has as done is nobody's matter any more: the numbers of those."""
+        """The numbers of those that the checkpoint has as done. The assigner is told of them all the same: what it has not heard
+        of holds event time, and the end of a bounded run."""
         done = [
             number
             for number, one in self._by_number.items()
-            if one.checkpoint is not None and one.checkpoint <= checkpoint
+            if not one.done and one.checkpoint is not None and one.checkpoint <= checkpoint
         ]
         for number in done:
-            del self._by_number[number]
+            self._by_number[number] = replace(self._by_number[number], done=True)
+        self._forget()
         return tuple(done)
+
+    def _forget(self) -> None:
+        for number in [number for number, one in self._by_number.items() if one.done and one.heard]:
+            del self._by_number[number]

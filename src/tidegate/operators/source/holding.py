@@ -7,10 +7,7 @@ from collections.abc import Callable, Sequence
 from tidegate.model.elements import WATERMARK_MIN_US
 from tidegate.model.holding import Holder, HoldReason
 from tidegate.model.ids import OperatorId
-from tidegate.operators.source.open_split import OpenSplit
-
-SILENT_AFTER_MS = 3_000
-"""Answers take their time; after this long a person may want to know that there is none."""
+from tidegate.operators.source.open_split import SILENT_AFTER_MS, OpenSplit
 
 
 def holders_of_logs(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from tidegate.model.ids import CheckpointId
 from tidegate.model.snapshot import SplitPosition
-from tidegate.operators.ports import InformedSource
+from tidegate.ports.source import SourceConnector
 
 
 class Informing:
-    def __init__(self, source: InformedSource) -> None:
+    def __init__(self, source: SourceConnector) -> None:
         self._source = source
         self._ended: list[SplitPosition] = []
         self._reached: dict[CheckpointId, tuple[SplitPosition, ...]] = {}
@@ -25,8 +25,6 @@ class Informing:
         self._reached = {number: at for number, at in self._reached.items() if number > checkpoint}
         if positions:
             # One that was open then and has ended since is still to be told.
-            self._ended = [one for one in self._ended if one not in positions]
+            told = frozenset(positions)
+            self._ended = [one for one in self._ended if one not in told]
             self._source.completed(positions)
-
-    def close(self) -> None:
-        self._source.close()

@@ -9,7 +9,10 @@ import polars as pl
 
 from tidegate.eventtime.quiet import Quiet
 from tidegate.model.snapshot import Split, SplitPosition
-from tidegate.operators.ports import AnsweringReader, AwaitingReader, FetchingReader, SourceConnector, SplitReader
+from tidegate.ports.source import SourceConnector, SplitReader
+
+SILENT_AFTER_MS = 3_000
+"""Answers take their time; after this long none is coming."""
 
 
 class Idleness(msgspec.Struct, frozen=True, kw_only=True, tag_field="format", tag="source-idleness/1"):
@@ -60,11 +63,11 @@ class OpenSplit:
 
     def note_nothing(self, now_ms: float) -> None:
         """There were no rows: that means that there are none only if the source has said so since."""
-        reader = self.reader
-        if isinstance(reader, AwaitingReader) and reader.awaits_rows:
+        assert self.reader is not None
+        if self.reader.awaits_rows:
             return
-        if isinstance(reader, AnsweringReader):
-            answers = reader.empty_answers
+        answers = self.reader.empty_answers
+        if answers is not None:
             if answers == self.answers:
                 return
             self.answers = answers
@@ -76,10 +79,13 @@ class OpenSplit:
         """For how long its source has said nothing, although asked."""
         return 0 if self.heard_ms is None else int(self.asked_ms - self.heard_ms)
 
-    def rests(self, timeout_ms: float) -> bool:
-        """Its source has said for that long that nothing is there, and says so still."""
-        awaits = isinstance(self.reader, AwaitingReader) and self.reader.awaits_rows
-        return self.quiet.lasts(timeout_ms) and not awaits
+    def rests(self, timeout_ms: float, now_ms: float) -> bool:
+        """Its source has said for that long that nothing is there, and says so still: an answer older than that proves nothing, unless
+        its answers have been coming no sooner all along."""
+        awaits = self.reader is not None and self.reader.awaits_rows
+        patience_ms = max(timeout_ms, min(2 * self.quiet.longest_pause_ms, SILENT_AFTER_MS))
+        heard = self.heard_ms is not None and now_ms - self.heard_ms < patience_ms
+        return heard and not awaits and self.quiet.lasts(timeout_ms)
 
     def position(self, largest_us: int) -> SplitPosition:
         at = self.reader.position if self.reader is not None and self.emitted else self.start
@@ -87,10 +93,10 @@ class OpenSplit:
 
     @property
     def caught_up(self) -> bool:
-        return not isinstance(self.reader, FetchingReader) or self.reader.caught_up
+        return self.reader is None or self.reader.caught_up
 
     def look(self) -> None:
-        if isinstance(self.reader, FetchingReader):
+        if self.reader is not None:
             self.reader.look()
 
     def close(self) -> None:

@@ -13,6 +13,7 @@ from tidegate.model.config import QueryConfig
 from tidegate.model.elements import (
     WATERMARK_MAX_US,
     WATERMARK_MIN_US,
+    Active,
     Batch,
     EndOfData,
     Idle,
@@ -24,14 +25,16 @@ from tidegate.model.holding import Holder
 from tidegate.model.ids import CheckpointId
 from tidegate.model.messages import AssignSplits
 from tidegate.model.snapshot import FinishedSplit, SourceProgress
-from tidegate.operators.ports import InformedSource, SourceConnector
-from tidegate.operators.protocol import OperatorContext, OperatorState, Stateless
+from tidegate.operators.protocol import Operator, OperatorContext, OperatorState
 from tidegate.operators.source.finished import FinishedSplits
 from tidegate.operators.source.holding import holders_of_logs
 from tidegate.operators.source.informing import Informing
 from tidegate.operators.source.open_split import Idleness, OpenSplit
 from tidegate.operators.source.supply import SplitRequest, Starting, Supplied, Supply, Waiting
+from tidegate.operators.source.time_telling import TimeTelling
+from tidegate.operators.values import decoded
 from tidegate.plan.relational import Scan
+from tidegate.ports.source import SourceConnector
 
 POLL_MIN_MS = 5.0
 """Readers that had rows the last time and have none now are asked again after this long, …"""
@@ -40,7 +43,7 @@ POLL_MAX_MS = 50.0
 POLL_QUIET_PART = 0.5
 """In between: after this part of the time for which there were none. Rows wait little compared with how long they were waited for."""
 
-FromSource: TypeAlias = Batch | Watermark | Idle | SourceStatus | EndOfData
+FromSource: TypeAlias = Batch | Watermark | Idle | Active | SourceStatus | EndOfData
 
 
 class EventTimes(Protocol):
@@ -85,7 +88,7 @@ class Silent:
     since_ms: float
 
 
-class SourceOperator(Stateless):
+class SourceOperator(Operator):
     """Reads splits round robin, one batch per poll. The loop feeds what ``poll`` returns through the rest of the chain
     before it polls or snapshots again: so the readers' positions are those of the last *emitted* rows."""
 
@@ -95,33 +98,29 @@ class SourceOperator(Stateless):
         super().__init__()
         self.id = node.id
         self._connector = connector
-        self._informing = Informing(connector) if isinstance(connector, InformedSource) else None
+        self._informing = Informing(connector)
         self._config = config
         self._times: EventTimes | None = None
-        self._meets_others = self._is_far = False
+        self._telling = TimeTelling(config)
         self._supply = Supply(Starting(now_ms))
         self._activity: Activity = Reading()
         self._traffic: Bringing | Silent = Bringing()
+        self._has_news = False
+        """The driver has said something since the last poll, which those behind may have to hear."""
         self._poll_at_ms = now_ms
+        self._now_ms = now_ms
+        """The newest moment that the loop has told."""
         self._open: deque[OpenSplit] = deque()
         self._known: set[int] = set()
         self._finished = FinishedSplits({})
-        self._status: SourceStatus | None = None
-        self._idle: Idle | None = None
-        """As it was last said."""
-        self._resting_since_ms: float | None = None
-        """Since when nothing has been coming, if nothing is."""
-        self._granted_us = self._put_us = WATERMARK_MIN_US
-        """What the driver has granted, and how much of it this reader has put into its channels itself."""
-        self._reached: tuple[tuple[int, int], ...] = ()
-        """Largest event times of splits read in part before, still to be said to the chain."""
-        restored = [msgspec.msgpack.decode(value, type=Idleness) for value in context.restored.values]
+        restored = [decoded(value, Idleness, "the idleness of a source") for value in context.restored.values]
         self._restored_idle_splits = frozenset(split for one in restored for split in one.splits)
 
     def take_place(self, times: EventTimes | None, *, meets_others: bool = False, is_far: bool = False) -> None:
         """``times``: what the chain behind it knows; None: it makes no watermark. ``meets_others``: the driver tells readers that rest what
         time it is. ``is_far``: somebody makes one who does not know the splits any more, whenever everything rests."""
-        self._times, self._meets_others, self._is_far = times, meets_others, is_far
+        self._times = times
+        self._telling.take_place(makes_watermark=times is not None, meets_others=meets_others, is_far=is_far)
 
     # --- the driver ---------------------------------------------------------------------------------------------------
 
@@ -134,7 +133,8 @@ class SourceOperator(Stateless):
         return wakes
 
     def _accept(self, message: AssignSplits, now_ms: float) -> bool:
-        reached: list[tuple[int, int]] = []
+        self._now_ms = now_ms
+        self._has_news = True
         for position in message.splits:
             number = position.split.number
             if number in self._known:
@@ -144,22 +144,15 @@ class SourceOperator(Stateless):
             if number in self._restored_idle_splits:
                 opened.quiet.expect()
             if position.largest_us > WATERMARK_MIN_US:
-                reached.append((number, position.largest_us))
+                self._telling.reached(number, position.largest_us)
             self._open.append(opened)
         if message.answers and (message.splits or not self._supply.answered):
             self._traffic = Bringing()
         if self._finished.heard(message.heard):
             self._supply = replace(self._supply, tell_at_ms=float("inf"))
         self._supply = self._supply.took(message, self._config, now_ms)
-        if not message.ordered or (self._rests and not message.splits):
-            # A reader of logs that has some to read tells its own time, whatever the driver thought a moment ago.
-            self._granted_us = self._supply.news.granted_us
-        self._reached = (*self._reached, *reached)
         self._poll_at_ms = now_ms
-        wakes = self._idle is not None and not self._idle.for_good and not self._rests
-        if wakes:
-            self._idle = None
-        return wakes
+        return self._telling.wakes(rests=self._rests)
 
     def ask(self, now_ms: float) -> SplitRequest | None:
         """What to tell the driver, if it is time to ask for splits or to tell of some that are finished."""
@@ -204,7 +197,7 @@ class SourceOperator(Stateless):
     def drained(self) -> bool:
         """Everything assigned so far has been handed out, as far as the readers know, and so has the news about it: watermarks
         depend on that."""
-        asked = self._supply.answered and isinstance(self._traffic, Silent)
+        asked = self._supply.answered and isinstance(self._traffic, Silent) and not self._has_news
         return self.exhausted or (asked and all(one.caught_up for one in self._open))
 
     def poll_again(self, now_ms: float) -> None:
@@ -222,6 +215,7 @@ class SourceOperator(Stateless):
 
     def poll(self, rows_max: int, now_ms: float) -> tuple[FromSource, ...]:
         """The next rows and what changed around them, in order. Empty: nothing for now, see ``next_poll_ms``."""
+        self._now_ms = now_ms
         match self._activity:
             case Ended():
                 return ()
@@ -229,18 +223,23 @@ class SourceOperator(Stateless):
                 return self._end()
             case Reading():
                 pass
+        self._has_news = False
         batch = self._read(rows_max, now_ms)
-        status = (*self._report_status(), *self._put_grant())
+        if not self._supply.news.ordered or self._rests:
+            # A reader of logs that has some to read tells its own time. What the driver says meanwhile counts from the next rest on: it
+            # says it once.
+            self._telling.granted(self._supply.news.granted_us)
+        status = self._telling.status(self._supply, self._active_logs)
         if batch is not None:
             self._traffic = Bringing()
-            self._idle = self._idle if self._idle is not None and self._idle.for_good else None
+            self._telling.brought_rows()
             self._poll_at_ms = now_ms
             return (*status, batch)
         if self._is_over:
             return (*status, *self._end())
         if isinstance(self._traffic, Bringing):
             self._traffic = Silent(now_ms)
-        idle = self._report_idle(now_ms, again=bool(status))
+        idle = self._telling.idleness(self._supply, now_ms, rests=self._rests, again=bool(status))
         self._poll_at_ms = self._next_look_ms(self._traffic, now_ms)
         return (*status, *idle)
 
@@ -250,10 +249,7 @@ class SourceOperator(Stateless):
             pause_ms = (now_ms - silent.since_ms) * POLL_QUIET_PART
             return now_ms + min(max(POLL_MIN_MS, pause_ms), POLL_MAX_MS)
         # There is nothing to read before the next assignment, and nothing to say but that it has been quiet for very long.
-        timeout_ms = self._config.idle_stream_timeout_ms
-        if not timeout_ms or self._resting_since_ms is None or (self._idle is not None and self._idle.let_go):
-            return float("inf")
-        return self._resting_since_ms + timeout_ms
+        return self._telling.lets_go_at_ms
 
     def _read(self, rows_max: int, now_ms: float) -> Batch | None:
         """Rows of the first open split that has some. A split that ends with them is closed at the next poll, when they are out."""
@@ -280,66 +276,17 @@ class SourceOperator(Stateless):
         largest_us = max(current.largest_us, self._times.forget(current.number)) if self._times else current.largest_us
         self._finished.add(FinishedSplit(current.number, largest_us))
         self._supply = self._supply.finished_one()
-        if self._informing is not None:
-            self._informing.ended(current.position(largest_us))
+        self._informing.ended(current.position(largest_us))
         current.close()
 
     # --- event time ---------------------------------------------------------------------------------------------------
 
-    def _report_status(self) -> tuple[SourceStatus, ...]:
-        """Logs that are idle are left out: they hold no watermark back. Nothing is idle in a bounded run."""
-        news, reached = self._supply.news, self._reached
-        self._reached = ()
-        if not self._supply.answered:
-            status = SourceStatus(frozenset(), holding=True)
-        elif news.ordered:
-            active = frozenset(one.number for one in self._open if not self._counts_as_idle(one))
-            holding = self._config.bounded and news.unassigned
-            status = SourceStatus(active, holding, self._granted_us, reached=reached)
-        else:
-            status = SourceStatus(frozenset(), holding=False, granted_us=self._granted_us, whole=True, reached=reached)
-        if status == self._status:
-            return ()
-        self._status = status
-        return (status,)
-
-    def _put_grant(self) -> tuple[Watermark, ...]:
-        """Where nobody in the chain makes watermarks, nor behind it, this reader says how far the others were."""
-        if self._times is not None or self._is_far or self._granted_us <= self._put_us:
-            return ()
-        self._put_us = self._granted_us
-        return (Watermark(self._put_us),)
-
-    def _report_idle(self, now_ms: float, *, again: bool) -> tuple[Idle, ...]:
-        """``again``: the watermark of a status has ended the idleness, for those behind."""
-        before, idle = self._idle, self._idleness(now_ms)
-        if idle is None or (idle == before and not (again and not idle.for_good)):
-            return ()
-        self._idle = idle
-        return (idle,)
-
-    def _idleness(self, now_ms: float) -> Idle | None:
-        """What there is to say about nothing. Where the driver tells a reader at rest what time it is, its channel stands there and holds:
-        called idle, it would be passed over while the rows that end its rest are still on their way."""
-        if self._is_timeless:
-            return Idle(for_good=True)
-        if not self._rests:
-            self._resting_since_ms = None
-            return None
-        if self._resting_since_ms is None:
-            self._resting_since_ms = now_ms
-        timeout_ms = self._config.idle_stream_timeout_ms
-        if timeout_ms and now_ms - self._resting_since_ms >= timeout_ms:
-            return Idle(let_go=True)
-        news = self._supply.news
-        if not news.ordered:
-            return Idle(rest=news.rest) if self._is_far and news.rest else None
-        return None if self._meets_others else Idle()
-
     @property
-    def _is_timeless(self) -> bool:
-        """Nobody asks for the time of these rows, and there is no cohort after which others might have to wait for them."""
-        return self._supply.answered and self._supply.news.ordered and self._times is None and not self._config.bounded
+    def _active_logs(self) -> frozenset[int]:
+        """Whole splits tell no time of their own: the driver does."""
+        if not self._supply.answered or not self._supply.news.ordered:
+            return frozenset()
+        return frozenset(one.number for one in self._open if not self._counts_as_idle(one))
 
     @property
     def _rests(self) -> bool:
@@ -360,7 +307,7 @@ class SourceOperator(Stateless):
         return self._rests
 
     def _counts_as_idle(self, one: OpenSplit) -> bool:
-        return not self._config.bounded and one.rests(self._config.idle_timeout_ms)
+        return not self._config.bounded and one.rests(self._config.idle_timeout_ms, self._now_ms)
 
     # --- the end ------------------------------------------------------------------------------------------------------
 
@@ -374,7 +321,7 @@ class SourceOperator(Stateless):
         self._activity = Ended()
         if draining:
             return (SourceStatus(frozenset(), holding=False), Watermark(WATERMARK_MAX_US), EndOfData())
-        status = (*self._report_status(), *self._put_grant())
+        status = self._telling.status(self._supply, self._active_logs)
         last = (Watermark(WATERMARK_MAX_US),) if self._config.drain else ()
         return (*status, *last, EndOfData())
 
@@ -402,8 +349,7 @@ class SourceOperator(Stateless):
         progress = SourceProgress(
             open=tuple(one.position(self._largest_us(one)) for one in self._open), finished=self._finished.all
         )
-        if self._informing is not None:
-            self._informing.reached(checkpoint, progress.open)
+        self._informing.reached(checkpoint, progress.open)
         quiet = tuple(sorted(one.number for one in self._open if self._counts_as_idle(one)))
         return OperatorState(source=progress, value=msgspec.msgpack.encode(Idleness(splits=quiet)))
 
@@ -413,11 +359,9 @@ class SourceOperator(Stateless):
     def on_completed(self, checkpoint: CheckpointId) -> None:
         """No assignment names what is done any more."""
         self._known.difference_update(self._finished.completed(checkpoint))
-        if self._informing is not None:
-            self._informing.completed(checkpoint)
+        self._informing.completed(checkpoint)
 
     def close(self) -> None:
         for one in self._open:
             one.close()
-        if self._informing is not None:
-            self._informing.close()
+        self._connector.close()

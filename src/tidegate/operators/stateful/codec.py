@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from tidegate.model import types as t
+from tidegate.model.errors import CorruptSnapshot
 from tidegate.operators.user_functions import RowMaker, record_maker
 
 Convert: TypeAlias = Callable[[Any], Any]
@@ -55,7 +56,7 @@ class Codec:
         return _ENCODER.encode(written if head is None else [head, *written])
 
     def decode(self, data: bytes) -> tuple[Any, ...]:
-        return self.read(_DECODER.decode(data))
+        return self.read(decoded(data))
 
     def read(self, written: list[Any]) -> tuple[Any, ...]:
         if self._plain:
@@ -67,8 +68,21 @@ class Codec:
 
 
 def decoded(data: bytes) -> list[Any]:
-    """What ``encode`` wrote, before it is given types."""
-    return _DECODER.decode(data)
+    """What ``encode`` wrote, before it is given types. Raises CorruptSnapshot for anything else."""
+    try:
+        written = _DECODER.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise _corrupt(str(error)) from error
+    if not isinstance(written, list):
+        raise _corrupt(f"it holds a {type(written).__name__}")
+    return written
+
+
+def _corrupt(what: str) -> CorruptSnapshot:
+    return CorruptSnapshot(
+        f"a value in the state of a stateful processor cannot be read: {what}",
+        hint="restore an older checkpoint, knowing that output committed since then may repeat",
+    )
 
 
 def _writer(kind: t.DataType) -> Convert:

@@ -35,8 +35,10 @@ def timeless(state: State) -> State:
             at_ms = None if state.retry.at_ms is None else 0
             retry = replace(state.retry, tries=0, at_ms=at_ms)
             return replace(state, session=_session(state.session), retry=retry)
-        case CommittingRestored() | Sweeping() | BackingOff() | Ending():
+        case CommittingRestored() | Sweeping() | BackingOff():
             return replace(state, session=_session(state.session))
+        case Ending():
+            return replace(state, session=_session(state.session), until_ms=None)
         case Deploying() | Active():
             return replace(state, session=_session(state.session), run=_running(state.run))
 

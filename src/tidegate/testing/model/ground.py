@@ -19,7 +19,8 @@ from tidegate.checkpoint.plan import CheckpointPlan
 from tidegate.checkpoint.recovery import facts_from
 from tidegate.checkpoint.storing import failure_of
 from tidegate.model.errors import CorruptSnapshot
-from tidegate.model.ids import Attempt
+from tidegate.model.ids import Attempt, OperatorId
+from tidegate.model.snapshot import Published
 from tidegate.testing.model import world as w
 from tidegate.testing.model.interning import Box, Interner
 from tidegate.testing.model.world import Bounds, Document, Sink, Store, World
@@ -27,6 +28,7 @@ from tidegate.testing.model.world import Bounds, Document, Sink, Store, World
 NOW_MS = 0
 EXPORTS = "savepoints/"
 """Savepoints lie outside every location."""
+_GONE = ev.Failure("CORRUPT_SNAPSHOT", "the target has given up the transaction", retryable=False)
 WRITES = (ef.WriteClaim, ef.WriteRestored, ef.StoreManifest)
 """Effects whose outcome may stay unknown."""
 
@@ -47,7 +49,8 @@ class Ground:
         self.bounds = bounds
         self.box = box
         self._landings: dict[tuple[Box[Effect], int, Box[Store] | Box[Sink], bool], Landing] = {}
-        self._facts: dict[tuple[Box[Store], int, Attempt], ev.Facts] = {}
+        self._listings: dict[tuple[Box[Store], Box[Sink], int, Attempt], Box[Event]] = {}
+        self._facts: dict[tuple[Box[Store], int, Attempt, Box[Sink] | None], ev.Facts] = {}
         self._documents: dict[tuple[Box[Store], int], dict[str, Document]] = {}
         self._bytes: dict[Manifest | Restored, bytes] = {}
 
@@ -62,6 +65,8 @@ class Ground:
                 known = Landing(world.store, self.box(sink), self.box(answer))
                 self._landings[boxed, pipeline, world.sink, automatic] = known
             return Landing(world.store, known.sink, known.answer)
+        if isinstance(effect, ef.ListLocation) and effect.ask_targets:
+            return Landing(world.store, world.sink, self._listed(world, pipeline, effect.attempt))
         known = self._landings.get((boxed, pipeline, world.store, automatic))
         if known is None:
             store, answer = self._land_in_store(effect, world.store, pipeline, automatic=automatic)
@@ -70,6 +75,19 @@ class Ground:
             event: Box[Event] = Box(-1 - len(self._landings), answer) if listed else self.box(answer)
             known = self._landings[boxed, pipeline, world.store, automatic] = Landing(store, world.sink, event)
         return Landing(known.store, world.sink, known.answer)
+
+    def _listed(self, world: World, pipeline: int, attempt: Attempt) -> Box[Event]:
+        """Facts cannot be hashed; they are a function of store and sink, so one box for both is enough."""
+        key = (world.store, world.sink, pipeline, attempt)
+        if key not in self._listings:
+            try:
+                event: Event = ev.LocationListed(
+                    NOW_MS, attempt, self.facts(world.store, pipeline, attempt, world.sink)
+                )
+            except CorruptSnapshot as error:
+                event = ev.ListingFailed(NOW_MS, attempt, failure_of(error))
+            self._listings[key] = Box(-1_000_000_000 - len(self._listings), event)
+        return self._listings[key]
 
     def _land_in_store(
         self, effect: Effect, store: Box[Store], pipeline: int, *, automatic: bool
@@ -120,8 +138,12 @@ class Ground:
         match effect:
             case ef.CommitSinks(attempt, checkpoint, committables):
                 named = _transactions(committables)
+                if self.bounds.set_backs and any(fate == w.ABORTED and one in named for one, fate in sink):
+                    # What an older copy still carries was aborted by somebody it knows nothing of. The target says so aloud.
+                    return sink, ev.SinksFailed(NOW_MS, attempt, checkpoint, _GONE)
+                known = None if self.bounds.forgets else dict(remembered(sink, pipeline)).get(w.SINK)
                 after: Sink = frozenset(
-                    (one, w.COMMITTED if fate == w.PREPARED and one in named else fate) for one, fate in sink
+                    (one, _committed(one, known) if fate == w.PREPARED and one in named else fate) for one, fate in sink
                 )
                 return after, ev.SinksCommitted(NOW_MS, attempt, checkpoint)
             case ef.SweepSinks(attempt, older_than, keep):
@@ -150,16 +172,20 @@ class Ground:
             known = self._documents[store, pipeline] = inside
         return known
 
-    def facts(self, store: Box[Store], pipeline: int, attempt: Attempt) -> ev.Facts:
-        """The facts an attempt would read from the store at this moment, through the real decoder.
+    def facts(self, store: Box[Store], pipeline: int, attempt: Attempt, sink: Box[Sink] | None = None) -> ev.Facts:
+        """The facts an attempt would read from the store at this moment, through the real decoder; ``sink`` if that is asked, too.
 
         Raises ``CorruptSnapshot`` as the real listing does.
         """
-        known = self._facts.get((store, pipeline, attempt))
+        known = self._facts.get((store, pipeline, attempt, sink))
         if known is None:
             documents = self.documents(store, pipeline)
-            known = self._facts[store, pipeline, attempt] = facts_from(
-                self.plan, attempt, documents, lambda key: self._read(documents.get(key))
+            known = self._facts[store, pipeline, attempt, sink] = facts_from(
+                self.plan,
+                attempt,
+                documents,
+                lambda key: self._read(documents.get(key)),
+                published=remembered(sink.value, pipeline) if sink is not None and not self.bounds.forgets else (),
             )
         return known
 
@@ -173,6 +199,18 @@ class Ground:
                 return b"rotten"
             case w.Claimed() | None:
                 return None
+
+
+def remembered(sink: Sink, pipeline: int) -> tuple[tuple[OperatorId, Published], ...]:
+    """What the sink says of the newest output of a pipeline."""
+    visible = [one for one, fate in sink if fate == w.COMMITTED and one.pipeline == pipeline]
+    newest = max((Published(one.attempt, one.checkpoint) for one in visible), default=None)
+    return () if newest is None else ((w.SINK, newest),)
+
+
+def _committed(one: w.Transaction, known: Published | None) -> str:
+    """What a target makes of a transaction that compares it with the newest that it has."""
+    return w.SKIPPED if known is not None and (one.attempt, one.checkpoint) < known else w.COMMITTED
 
 
 def location(pipeline: int) -> str:

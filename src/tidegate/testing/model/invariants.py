@@ -32,7 +32,7 @@ class Laws:
     def __init__(self, moves: Moves) -> None:
         self._moves = moves
         self._pipelines = range(moves.bounds.pipelines)
-        self._restorable: dict[tuple[Box[Store], int], Choice | Refusal] = {}
+        self._restorable: dict[tuple[Box[Store], Box[Sink], int], Choice | Refusal] = {}
         self._verdicts: dict[tuple[Box[Store], Box[Sink]], str | None] = {}
         self._claims: dict[Box[Store], str | None] = {}
 
@@ -53,7 +53,7 @@ class Laws:
     # --- about moves ----------------------------------------------------------------------------------------------
 
     def _outcome(self, move: Move) -> str | None:
-        if isinstance(move.ended, ef.Failed) and not self._moves.bounds.damages:
+        if isinstance(move.ended, ef.Failed) and not self._may_refuse:
             return f"a coordinator gave up: {move.ended.failure.message}"
         if isinstance(move.ended, ef.Stopped | ef.Finished):
             return self._nothing_follows_the_savepoint(move)
@@ -76,7 +76,7 @@ class Laws:
             case ef.CommitSinks(committables=committables):
                 return self._commit_is_a_prefix(move, committables)
             case ef.StoreManifest(manifest):
-                return _numbers_rise(manifest)
+                return _numbers_rise(manifest) or _number_is_new(move, manifest)
             case ef.ExportSavepoint():
                 return self._export_is_safe(move, move.landed)
             case _:
@@ -88,6 +88,10 @@ class Laws:
         for _, ones in committables:
             for one in ones:
                 transaction = w.transaction_of(one)
+                if fates.get(transaction) == w.SKIPPED:
+                    return f"epoch {transaction.epoch} is skipped in silence: the target has newer output than the {transaction}"
+                if fates.get(transaction) == w.ABORTED and self._moves.bounds.set_backs:
+                    return None
                 if fates.get(transaction) != w.COMMITTED:
                     return f"epoch {transaction.epoch} is lost: the {transaction} was {fates.get(transaction)} when it was to be committed"
                 if transaction.pipeline != move.pipeline:
@@ -130,10 +134,11 @@ class Laws:
         """Whoever starts now finds a checkpoint with all its files and transactions, and repeats nothing that is visible."""
         visible = _visible(world.sink.value, pipeline)
         doubled = [row for row, times in visible.items() if times > 1]
-        if doubled:
+        repeats = self._moves.bounds.repeats or (self._moves.bounds.fall_back and self._loses)
+        if doubled and not repeats:
             return f"epochs {_epochs(doubled)} are visible twice: doubled"
-        damaged = self._moves.bounds.damages > 0
-        match self._decision(world.store, pipeline):
+        damaged = self._may_refuse
+        match self._decision(world, pipeline):
             case Refusal(failure):
                 return None if damaged else f"the pipeline cannot start any more: {failure.message}"
             case Choice(None):
@@ -145,7 +150,7 @@ class Laws:
                 if broken is not None:
                     return broken
         again = visible.keys() - _rows_up_to(epoch)
-        if again:
+        if again and not repeats:
             return f"epoch {max(_epochs(again))} is visible, but the next start restores {ref or 'nothing'}, which reads it again: doubled"
         return None
 
@@ -161,6 +166,8 @@ class Laws:
             w.transaction_of(one) for _, ones in manifest.committables() for one in ones
         )
         for transaction, times in sorted(carried.items()):
+            if fates.get(transaction) == w.ABORTED and self._moves.bounds.set_backs:
+                return None  # Whoever starts is told so by the target, and nothing runs.
             if fates.get(transaction) not in (w.PREPARED, w.COMMITTED):
                 return f"checkpoint {ref} would be restored, but its {transaction} was aborted: epoch {transaction.epoch} is lost"
             if times > 1:
@@ -173,19 +180,30 @@ class Laws:
             )
         return None
 
-    def _decision(self, store: Box[Store], pipeline: int) -> Choice | Refusal:
+    @property
+    def _loses(self) -> bool:
+        """The location may lose what it had."""
+        return self._moves.bounds.losses > 0 or self._moves.bounds.set_backs > 0
+
+    @property
+    def _may_refuse(self) -> bool:
+        return self._moves.bounds.damages > 0 or self._loses
+
+    def _decision(self, world: World, pipeline: int) -> Choice | Refusal:
         """What a person's next start would restore, by the real rules."""
-        known = self._restorable.get((store, pipeline))
+        store = world.store
+        known = self._restorable.get((store, world.sink, pipeline))
         if known is None:
             documents = self._moves.ground.documents(store, pipeline)
             attempts = [key.attempt for key in map(layout.parse, documents) if isinstance(key, layout.ClaimKey)]
             attempt = Attempt(max(attempts, default=0) + 1)
             plan = w.plan_for(self._moves.bounds, self._moves.plan.rules, pipeline=pipeline)
             try:
-                known = choose(plan, attempt, self._moves.ground.facts(store, pipeline, attempt))
+                facts = self._moves.ground.facts(store, pipeline, attempt, world.sink)
+                known = choose(plan, attempt, facts, accept_duplicates=self._moves.bounds.fall_back)
             except CorruptSnapshot as error:
                 known = Refusal(failure_of(error))
-            self._restorable[store, pipeline] = known
+            self._restorable[store, world.sink, pipeline] = known
         return known
 
     def _claims_of(self, store: Box[Store]) -> str | None:
@@ -222,6 +240,15 @@ def _numbers_rise(manifest: Manifest) -> str | None:
     """Numbers of checkpoints only rise along a lineage: whoever compares them may rely on it."""
     if manifest.parent is not None and manifest.parent[0] >= manifest.checkpoint:
         return f"checkpoint {manifest.ref} follows checkpoint {manifest.parent[0]}: its number was used before"
+    return None
+
+
+def _number_is_new(move: Move, manifest: Manifest) -> str | None:
+    """A number that the sink knows from another attempt is never given out again: a sink that compares them would skip the rows."""
+    for one, fate in move.world.sink.value:
+        known = fate == w.COMMITTED and one.pipeline == move.pipeline and one.checkpoint == manifest.checkpoint
+        if known and one.attempt < manifest.attempt:
+            return f"checkpoint {manifest.ref} has a number that the sink knows: output of attempt {one.attempt} has it"
     return None
 
 

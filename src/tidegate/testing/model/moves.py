@@ -6,7 +6,7 @@ process can observe (a deploy, notices to slots, retries, back-off) happen toget
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from tidegate.checkpoint import effects as ef
@@ -14,7 +14,6 @@ from tidegate.checkpoint import events as ev
 from tidegate.checkpoint import layout
 from tidegate.checkpoint.effects import Effect
 from tidegate.checkpoint.events import Event, Failure
-from tidegate.checkpoint.manifest import Manifest
 from tidegate.checkpoint.phases import Active, CommittingRestored, New, Over, State
 from tidegate.checkpoint.plan import Rules
 from tidegate.checkpoint.running import Collecting
@@ -27,8 +26,9 @@ from tidegate.testing.model import world as w
 from tidegate.testing.model.data_plane import barrier
 from tidegate.testing.model.ground import NOW_MS, WRITES, Ground, describe, key_of, location, unknown
 from tidegate.testing.model.interning import Box, Interner
+from tidegate.testing.model.mishaps import mishaps
 from tidegate.testing.model.reactions import Reaction, Reactions
-from tidegate.testing.model.world import Bounds, Document, Driver, Late, World
+from tidegate.testing.model.world import Bounds, Document, Driver, Late, Sink, World
 
 LATER_MS = w.TIMEOUT_MS
 _LASTING = (
@@ -78,7 +78,8 @@ class Moves:
             landing = self.ground.land(world, late.effect, late.pipeline)
             after = world._replace(late=self.box(world.late.value - {late}), store=landing.store, sink=landing.sink)
             yield Move(f"late: {self._label(late.effect)}", self._tidy(after), late.pipeline, late.effect.value)
-        yield from self._damages(world)
+        for label, after in mishaps(self.bounds, self.box, world):
+            yield Move(label, after)
 
     # --- people, crashes, damage ----------------------------------------------------------------------------------
 
@@ -95,7 +96,7 @@ class Moves:
         world = world._replace(
             drivers=(*world.drivers, self.box(driver)), budget=world.budget._replace(starts=world.budget.starts - 1)
         )
-        event = ev.Started(NOW_MS, f"p{number}", Attempt(newest))
+        event = ev.Started(NOW_MS, f"p{number}", Attempt(newest), self.bounds.fall_back)
         of = f" of pipeline {pipeline}" if self.bounds.pipelines > 1 else ""
         yield from self._feed(world, number, driver, event, f"a person starts p{number}{of}")
 
@@ -118,7 +119,7 @@ class Moves:
     def _landing(self, world: World, number: int, rest: Driver, effect: Box[Effect]) -> Iterator[Move]:
         pipeline, budget = self.bounds.pipeline_of(number), world.budget
         landing = self.ground.land(world, effect, pipeline)
-        landed = World(world.drivers, world.late, landing.store, landing.sink, budget)
+        landed = world._replace(store=landing.store, sink=landing.sink)
         label = f"p{number}: {self._label(effect)}"
         yield from self._feed(landed, number, rest, landing.answer, label, effect.value)
         if isinstance(effect.value, WRITES) and budget.lost_answers > 0:
@@ -170,22 +171,6 @@ class Moves:
         pipeline = self.bounds.pipeline_of(number)
         return world._replace(late=self.box(world.late.value | {Late(pipeline, one) for one in _lasting(driver)}))
 
-    def _damages(self, world: World) -> Iterator[Move]:
-        if world.budget.damages == 0:
-            return
-        less = world._replace(budget=world.budget._replace(damages=world.budget.damages - 1))
-        for entry in sorted(world.store.value, key=_by_number):
-            key, document = entry.value
-            rest = world.store.value - {entry}
-            match layout.parse(key), document:
-                case layout.ManifestKey(), Manifest():
-                    rotten: tuple[str, Document] = (key, w.Damaged())
-                    yield Move(f"{key} rots", less._replace(store=self.box(rest | {self.box(rotten)})))
-                case layout.ChunkKey(), _:
-                    yield Move(f"{key} vanishes", less._replace(store=self.box(rest)))
-                case _:
-                    continue
-
     def _label(self, effect: Box[Effect]) -> str:
         known = self._labels.get(effect)
         if known is None:
@@ -212,7 +197,7 @@ class Moves:
             uploaded = {self._entry(where + layout.chunk_key(chunk)) for chunk in cut.chunks}
             after = world._replace(
                 store=self.box(world.store.value | uploaded),
-                sink=self.box(world.sink.value | {(one, w.PREPARED) for one in cut.prepared}),
+                sink=self.box(_prepared(world.sink.value, cut.prepared)),
             )
             said = tuple(ev.SlotSaid(NOW_MS, ack) for ack in cut.acks)
             label = f"p{number}: checkpoint {message.checkpoint} is taken" + (", without output" if quiet else "")
@@ -304,7 +289,15 @@ def _lasting(driver: Driver) -> frozenset[Box[Effect]]:
 
 def _with_driver(world: World, number: int, driver: Box[Driver] | None) -> World:
     drivers = (*world.drivers[:number], driver, *world.drivers[number + 1 :])
-    return World(drivers, world.late, world.store, world.sink, world.budget)
+    return world._replace(drivers=drivers)
+
+
+def _prepared(sink: Sink, added: Iterable[w.Transaction]) -> Sink:
+    """A transaction takes the place of one of the same name that never became visible: an older copy of a location gives names out again."""
+    named = frozenset(added)
+    visible = frozenset(one for one, fate in sink if one in named and fate == w.COMMITTED)
+    rest = frozenset(entry for entry in sink if entry[0] not in named or entry[1] == w.COMMITTED)
+    return rest | {(one, w.PREPARED) for one in named - visible}
 
 
 def _by_number(box: Box[object]) -> int:

@@ -105,13 +105,10 @@ class Reactions:
                             asked.add(self._box(effect))
                     case ef.Finish(outcome):
                         ended = outcome
-                    case (
-                        ef.SendToSlots()
-                        | ef.MarkCommitted()
-                        | ef.AnswerRequest()
-                        | ef.ReportCheckpoint()
-                        | ef.ForgetSplits()
-                    ):
+                    case ef.MarkCommitted(ref):
+                        # Its absence proves nothing: no marker is ever stored here.
+                        events.insert(0, ev.CommittedMarked(NOW_MS, ref))
+                    case ef.SendToSlots() | ef.AnswerRequest() | ef.ReportCheckpoint() | ef.ForgetSplits():
                         continue
                     case _:
                         asked.add(self._box(effect))

@@ -61,6 +61,18 @@ class Bounds:
     """Persons who stop a driver."""
     damages: int = 0
     """Manifests that rot and chunks that vanish."""
+    losses: int = 0
+    """Newest manifests that are gone, as if they had never been."""
+    set_backs: int = 0
+    """Times that an older copy of the location takes its place."""
+    fall_back: bool = False
+    """People start with ``onCorruptCheckpoint=fallBack``: rows may come twice, none may be lost."""
+    early_copies: bool = False
+    """A copy of the location is made before the first start, or never: of nothing at all."""
+    repeats: bool = False
+    """Rows may come twice: such a world is about rows that are skipped, and numbers that are given out again."""
+    forgets: bool = False
+    """The target remembers nothing of the pipeline's output: the rules have to hold without it."""
     quiet: bool = False
     """Checkpoints without any output are possible."""
     retained: int = 1
@@ -111,8 +123,8 @@ def plan_for(bounds: Bounds, rules: Rules, parallelism: int = 1, pipeline: int =
     )
 
 
-PREPARED, COMMITTED, ABORTED = "prepared", "committed", "aborted"
-"""What can have become of a transaction."""
+PREPARED, COMMITTED, ABORTED, SKIPPED = "prepared", "committed", "aborted", "skipped"
+"""What can have become of a transaction. A target that has newer output takes an older transaction for one that it knows."""
 
 
 class Transaction(NamedTuple):
@@ -195,6 +207,8 @@ class Budget(NamedTuple):
     lost_answers: int
     timeouts: int
     damages: int
+    losses: int
+    set_backs: int
     lost_messages: int
     savepoints: int
     stops: int
@@ -208,6 +222,8 @@ class World(NamedTuple):
     store: Box[Store]
     sink: Box[Sink]
     budget: Budget
+    copy: Box[Store] | None = None
+    """An older copy of the store that somebody has made."""
 
 
 def first_world(bounds: Bounds, box: Interner) -> World:

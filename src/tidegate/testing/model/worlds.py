@@ -12,6 +12,27 @@ SMALL = (
     Bounds("two drivers, lost answers", starts=2, attempts=2, checkpoints=1, crashes=1, lost_answers=1),
     Bounds("restarts and a rival", starts=2, attempts=3, checkpoints=1, failures=1),
     Bounds("damage", starts=1, attempts=1, checkpoints=3, damages=1, quiet=True, retained=2),
+    Bounds("the newest manifest is lost", starts=2, attempts=2, checkpoints=2, crashes=1, losses=1, retained=2),
+    Bounds(
+        "the newest manifest is lost, fall back",
+        starts=2,
+        attempts=2,
+        checkpoints=2,
+        crashes=1,
+        losses=1,
+        retained=2,
+        fall_back=True,
+    ),
+    Bounds("an older copy of the location", starts=2, attempts=2, checkpoints=1, crashes=1, set_backs=1),
+    Bounds(
+        "an older copy of the location, fall back",
+        starts=2,
+        attempts=3,
+        checkpoints=1,
+        crashes=1,
+        set_backs=1,
+        fall_back=True,
+    ),
     Bounds("two in flight", starts=1, attempts=1, checkpoints=3, concurrent=2, timeouts=1),
     Bounds("lost messages", starts=1, attempts=1, checkpoints=3, lost_messages=2, timeouts=2),
     Bounds("rescale", starts=2, attempts=2, checkpoints=2, crashes=1, parallelism=(2, 1)),
@@ -50,23 +71,69 @@ FULL = (
         savepoints=1,
         afterwards=tuple(Afterwards),
     ),
+    Bounds(
+        "the newest manifest is lost, fall back twice",
+        starts=3,
+        attempts=3,
+        checkpoints=2,
+        crashes=1,
+        losses=1,
+        retained=2,
+        fall_back=True,
+    ),
+    Bounds("an older copy, two checkpoints", starts=2, attempts=2, checkpoints=2, crashes=1, set_backs=1),
+    Bounds(
+        "an older copy, two checkpoints, fall back",
+        starts=2,
+        attempts=3,
+        checkpoints=2,
+        crashes=1,
+        set_backs=1,
+        fall_back=True,
+    ),
+    Bounds(
+        "an empty copy, restarts, fall back",
+        starts=2,
+        attempts=3,
+        checkpoints=2,
+        stops=1,
+        failures=1,
+        set_backs=1,
+        early_copies=True,
+        fall_back=True,
+    ),
     Bounds("savepoint, restarts", starts=1, attempts=2, checkpoints=2, failures=1, savepoints=1, timeouts=1),
 )
 """Minutes: ``make model``."""
 
 _HARMFUL = {
-    1: Bounds("a zombie commits", starts=2, attempts=2, checkpoints=1),
-    2: Bounds("a dead branch", starts=2, attempts=2, checkpoints=1),
-    3: Bounds("an answer is lost", starts=1, attempts=1, checkpoints=1, lost_answers=1),
-    4: Bounds("a checkpoint times out", starts=1, attempts=1, checkpoints=2, timeouts=1),
-    5: Bounds("an abort lands late", starts=2, attempts=2, checkpoints=1),
-    6: Bounds("a file vanishes", starts=1, attempts=1, checkpoints=2, damages=1, retained=2),
-    7: Bounds("a restart meets a rival", starts=2, attempts=3, checkpoints=1, failures=1),
-    8: Bounds("a person asks for a checkpoint", starts=1, attempts=1, checkpoints=1),
-    9: Bounds("a chunk is shared", starts=1, attempts=1, checkpoints=2),
+    1: Bounds("a zombie commits", starts=2, attempts=2, checkpoints=1, forgets=True),
+    2: Bounds("a dead branch", starts=2, attempts=2, checkpoints=1, forgets=True),
+    3: Bounds("an answer is lost", starts=1, attempts=1, checkpoints=1, lost_answers=1, forgets=True),
+    4: Bounds("a checkpoint times out", starts=1, attempts=1, checkpoints=2, timeouts=1, forgets=True),
+    5: Bounds("an abort lands late", starts=2, attempts=2, checkpoints=1, forgets=True),
+    6: Bounds("a file vanishes", starts=1, attempts=1, checkpoints=2, damages=1, retained=2, forgets=True),
+    7: Bounds("a restart meets a rival", starts=2, attempts=3, checkpoints=1, failures=1, forgets=True),
+    8: Bounds("a person asks for a checkpoint", starts=1, attempts=1, checkpoints=1, forgets=True),
+    9: Bounds("a chunk is shared", starts=1, attempts=1, checkpoints=2, forgets=True),
 }
 
 
+EMPTY_COPY = Bounds(
+    "an empty copy of the location",
+    starts=2,
+    attempts=2,
+    checkpoints=2,
+    stops=1,
+    failures=1,
+    set_backs=1,
+    early_copies=True,
+    repeats=True,
+)
+"""Attempts and numbers would be given out again: a target that compares them would skip rows."""
+LOST_MANIFEST = next(one for one in SMALL if one.name == "the newest manifest is lost, fall back")
+
+
 def harmful(rule: int) -> Bounds:
-    """The smallest world in which the absence of the rule does harm."""
+    """The smallest world in which the absence of the rule does harm. A target that remembers would turn some of it into a refusal."""
     return _HARMFUL[rule]

@@ -15,7 +15,7 @@ from tidegate.eventtime import delay
 from tidegate.eventtime.delay import MILLISECOND_US
 from tidegate.model.elements import WATERMARK_MIN_US
 from tidegate.model.snapshot import FinishedSplit
-from tidegate.testing.mutants.mutant import Catalogue, timed
+from tidegate.testing.mutants.mutant import Catalogue, tests, timed
 from tidegate.testing.mutants.planting import Planting
 from tidegate.testing.simulation.faults import Faults
 
@@ -136,3 +136,16 @@ def a_cohort_stays_open_while_files_come(plant: Planting) -> None:
         return original(replace(self, looks=min(self.looks, LOOKS_MAX - 1)))
 
     plant.method(Cohorts, "_closed", wrong)
+
+
+@mutant(
+    "T86",
+    "What returns after a restore counts with the next cohort, however far behind it lies: what follows it is late, lost.",
+    tests("tests/unit/checkpoint/test_cohorts.py"),
+)
+def what_is_read_early_counts_with_the_next_cohort(plant: Planting) -> None:
+    def wrong(original: Any, self: Cohorts, splits: Any) -> tuple[tuple[int, int], ...]:
+        later = original(self, splits)
+        return ((self.stop, max(at_us for _, at_us in later)),) if later and self.stop is not None else later
+
+    plant.method(Cohorts, "_with_later", wrong)

@@ -16,7 +16,8 @@ from tidegate.model.ids import OperatorId
 from tidegate.model.messages import AssignSplits
 from tidegate.operators.source import SourceOperator
 from tidegate.operators.source.open_split import OpenSplit
-from tidegate.operators.source.supply import Supplied
+from tidegate.operators.source.supply import Supplied, Supply
+from tidegate.operators.source.time_telling import TimeTelling
 from tidegate.plan import watermarks
 from tidegate.plan.relational import AssignWatermark, Plan
 from tidegate.runtime import stage_time
@@ -104,7 +105,7 @@ def silence_counts_as_an_answer(plant: Planting) -> None:
 @mutant(
     "T71",
     "A log that was idle before a restore is idle at once: what came while the query was down is late, lost.",
-    timed(43, faults=CRASHES),
+    timed(339, faults=CRASHES),
 )
 def restored_idleness_is_a_fact(plant: Planting) -> None:
     def wrong(original: Any, self: Quiet) -> None:
@@ -120,11 +121,11 @@ def restored_idleness_is_a_fact(plant: Planting) -> None:
     timed(25, 0, faults=Faults()),
 )
 def a_quiet_stream_leaves_the_minimum(plant: Planting) -> None:
-    def wrong(original: Any, self: SourceOperator, now_ms: float) -> Idle | None:
-        idle = original(self, now_ms)
-        return Idle(let_go=True) if self._rests and not self._is_timeless else idle
+    def wrong(original: Any, self: TimeTelling, supply: Supply, now_ms: float, rests: bool) -> Idle | None:
+        idle = original(self, supply, now_ms, rests)
+        return Idle(let_go=True) if rests and not self._is_timeless(supply) else idle
 
-    plant.method(SourceOperator, "_idleness", wrong)
+    plant.method(TimeTelling, "_idle_now", wrong)
 
 
 @mutant(
@@ -174,23 +175,28 @@ def a_split_is_reported_before_its_rows_are_out(plant: Planting) -> None:
 
 @mutant(
     "T72",
+    "A log that was idle stays idle while its broker is silent: what came meanwhile is late, lost.",
+    timed(397),
+)
+def an_idle_log_may_fall_silent(plant: Planting) -> None:
+    def wrong(original: Any, self: OpenSplit, timeout_ms: float, now_ms: float) -> bool:
+        return original(self, timeout_ms, now_ms if self.heard_ms is None else self.heard_ms)
+
+    plant.method(OpenSplit, "rests", wrong)
+
+
+@mutant(
+    "T72",
     "A log that nobody asks, because those behind are busy, becomes idle: its rows are late, lost.",
     timed(43),
 )
 def a_paused_split_becomes_idle(plant: Planting) -> None:
-    now = "_now_ms"
-
-    def polls(original: Any, self: SourceOperator, rows_max: int, now_ms: float) -> Any:
-        setattr(self, now, now_ms)
-        return original(self, rows_max, now_ms)
-
     def wrong(original: Any, self: SourceOperator, one: OpenSplit) -> bool:
         since_ms = one.quiet._since_ms
         if since_ms is not None and not self._config.bounded:
-            return getattr(self, now, 0.0) - since_ms >= self._config.idle_timeout_ms
+            return self._now_ms - since_ms >= self._config.idle_timeout_ms
         return original(self, one)
 
-    plant.method(SourceOperator, "poll", polls)
     plant.method(SourceOperator, "_counts_as_idle", wrong)
 
 
@@ -216,7 +222,7 @@ def a_filtered_row_tells_the_time(plant: Planting) -> None:
     timed(35, faults=Faults()),
 )
 def a_source_without_time_does_not_gate(plant: Planting) -> None:
-    def wrong(original: Any, self: SourceOperator) -> bool:
-        return self._supply.answered and self._times is None
+    def wrong(original: Any, self: TimeTelling, supply: Supply) -> bool:
+        return supply.answered and not self._makes_watermark
 
-    plant.method(SourceOperator, "_is_timeless", wrong)
+    plant.method(TimeTelling, "_is_timeless", wrong)

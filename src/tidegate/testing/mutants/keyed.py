@@ -13,14 +13,18 @@ from tidegate.operators.sessions import SessionAggregateOperator
 from tidegate.operators.stream_join import StreamJoinOperator
 from tidegate.state.chunk import RestoredChunk
 from tidegate.testing.mutants.barriers import CRASHES
-from tidegate.testing.mutants.mutant import Catalogue, seeds
+from tidegate.testing.mutants.mutant import Catalogue, seeds, tests
 from tidegate.testing.mutants.planting import Planting
 
 keyed = mutant = Catalogue()
 
 
 @mutant(
-    "T26", "Sessions that had left before the barrier come back with the state: rows twice.", seeds(33, faults=CRASHES)
+    "T26",
+    "Sessions that had left before the barrier come back with the state: rows twice.",
+    tests(
+        "tests/property/test_sessions.py::test_a_session_that_ends_exactly_at_the_watermark_has_left_and_does_not_come_back"
+    ),
 )
 def closed_sessions_come_back(plant: Planting) -> None:
     plant.method(SessionAggregateOperator, "_without_closed", lambda original, self, chunk: chunk)
@@ -37,7 +41,7 @@ def a_deduplication_forgets_its_keys_at_restore(plant: Planting) -> None:
 @mutant(
     "T26",
     "Rows that had expired before the barrier come back and expire again: rows twice.",
-    seeds(113, faults=CRASHES),
+    tests("tests/property/test_stream_join.py"),
 )
 def expired_rows_of_a_join_come_back(plant: Planting) -> None:
     class Oblivious(Horizon):

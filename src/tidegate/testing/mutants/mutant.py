@@ -38,7 +38,15 @@ class TimedSeeds:
     faults: Faults | None = None
 
 
-Judge: TypeAlias = Worlds | Seeds | TimedSeeds
+@dataclass(frozen=True, slots=True)
+class Tests:
+    """Tests of this project, by path, or by path and name: those that own the place where the mutant stands."""
+
+    __test__ = False
+    paths: tuple[str, ...]
+
+
+Judge: TypeAlias = Worlds | Seeds | TimedSeeds | Tests
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,3 +84,7 @@ def seeds(*first: int, faults: Faults | None = None) -> Seeds:
 
 def timed(*first: int, faults: Faults | None = None) -> TimedSeeds:
     return TimedSeeds(first, faults)
+
+
+def tests(*paths: str) -> Tests:
+    return Tests(paths)

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from tidegate.checkpoint import assembly, flight, lifecycle
+from tidegate.checkpoint import assembly, committing, flight, lifecycle
 from tidegate.checkpoint import effects as ef
 from tidegate.checkpoint import events as ev
 from tidegate.checkpoint.effects import Effect
@@ -239,3 +239,18 @@ def a_silent_operator_is_left_out_of_the_manifest(plant: Planting) -> None:
         return msgspec.structs.replace(manifest, operators=rest)
 
     plant.function(assembly.assemble, wrong)
+
+
+@mutant(
+    "T35",
+    "A source is told that its splits are done when the checkpoint completes, not when its output is visible: what it lets go of is lost.",
+    seeds(faults=SLOW_COMMITS),
+)
+def splits_are_forgotten_on_completion(plant: Planting) -> None:
+    def wrong(original: Any, plan: CheckpointPlan, state: State, event: Event) -> tuple[State, list[Effect]]:
+        after, effects = original(plan, state, event)
+        if isinstance(after, Active) and after.run.commits and isinstance(event, ev.LookAnswered):
+            effects = [*effects, *committing.forgettable(after.run, after.run.commits[-1].manifest)]
+        return after, effects
+
+    plant.function(lifecycle.step, wrong)

@@ -18,7 +18,7 @@ from tidegate.state.chain import Chain
 from tidegate.state.chunk import NewChunk, RestoredChunk
 from tidegate.state.table import KeyedTable
 from tidegate.testing.mutants.barriers import CRASHES
-from tidegate.testing.mutants.mutant import Catalogue, seeds
+from tidegate.testing.mutants.mutant import Catalogue, seeds, tests
 from tidegate.testing.mutants.planting import Planting
 from tidegate.testing.simulation.faults import Faults
 
@@ -150,7 +150,7 @@ def key_group_ranges_do_not_tile(plant: Planting) -> None:
 @mutant(
     "T26",
     "Windows that were closed before the barrier come back with the state: rows twice.",
-    seeds(878, faults=CRASHES),
+    tests("tests/unit/operators/test_aggregate.py"),
 )
 def closed_windows_come_back(plant: Planting) -> None:
     plant.method(AggregateOperator, "_without_closed", lambda original, self, chunk: chunk)

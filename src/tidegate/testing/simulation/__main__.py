@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 
 from tidegate.testing.simulation.campaign import run_many, say
 from tidegate.testing.simulation.checked import checked, checked_time
+from tidegate.testing.simulation.themes import themed
 from tidegate.testing.simulation.wide import print_work
-from tidegate.testing.simulation.world import Simulation
+from tidegate.testing.simulation.world import Simulation, Verdict
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -21,11 +23,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--event-time", action="store_true", help="only the small worlds that judge which rows are late"
     )
+    parser.add_argument("--theme", action="store_true", help="the seed with the theme that its number gives it")
     parser.add_argument("--wide", type=int, nargs="?", const=1_000, help="coordinator work with this many subtasks")
     options = parser.parse_args(arguments)
     seeds = range(options.first, options.first + options.seeds)
     if options.seed is not None:
-        return _replay(options.seed, timed=options.event_time)
+        judge = checked_time if options.event_time else themed if options.theme else checked
+        return _replay(options.seed, judge)
     if options.wide is not None:
         return print_work(options.wide)
     if options.digests:
@@ -35,8 +39,8 @@ def main(arguments: list[str] | None = None) -> int:
     return run_many(seeds, options.processes, only_timed=options.event_time)
 
 
-def _replay(seed: int, *, timed: bool) -> int:
-    verdict = (checked_time if timed else checked)(seed, keep_trace=True)
+def _replay(seed: int, judge: Callable[..., Verdict]) -> int:
+    verdict = judge(seed, keep_trace=True)
     sys.stdout.write("\n".join(verdict.trace) + "\n")
     say(f"seed {seed} ({verdict.query}): {verdict.steps} steps, {verdict.simulated_ms} simulated ms")
     for violation in verdict.violations:

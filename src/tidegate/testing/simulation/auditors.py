@@ -10,15 +10,25 @@ from dataclasses import dataclass, fields, is_dataclass
 import msgspec
 
 from tidegate.checkpoint import effects as fx
-from tidegate.checkpoint.layout import ChunkKey, ClaimKey, ManifestKey, ManifestRef, RestoredKey, claim_key, parse
+from tidegate.checkpoint.layout import (
+    IMPORTED,
+    ChunkKey,
+    ClaimKey,
+    ManifestKey,
+    ManifestRef,
+    RestoredKey,
+    claim_key,
+    parse,
+)
 from tidegate.checkpoint.manifest import Claim, Manifest, Restored, decode
 from tidegate.checkpoint.phases import Active, State
 from tidegate.checkpoint.statistics import Outcome
-from tidegate.model.ids import Attempt
+from tidegate.model.ids import Attempt, OperatorId
 from tidegate.model.messages import SubtaskAcked, TriggerCheckpoint
 from tidegate.testing.simulation.driver import SimulatedDriver
 from tidegate.testing.simulation.location import Location
 from tidegate.testing.simulation.setting import Setting
+from tidegate.testing.simulation.traits import PASSED
 
 WEIGHT_MAX = 800
 """Values that the coordinator of such a small query may hold: checkpoints in flight and kept, what is to be deleted, splits."""
@@ -47,18 +57,20 @@ class LocationAuditor:
         self._visible_at: dict[ManifestRef, int] = {}
         self._triggered: dict[Attempt, set[int]] = {}
         self._failed: set[ManifestRef] = set()
+        self._visible_below: dict[tuple[str, OperatorId], int] = {}
+        """By driver: the splits of a source that are done in a checkpoint whose output it has seen to be visible."""
         self._retained = 1
         self.completed: dict[ManifestRef, Cut] = {}
         self.last_completed_ms: int | None = None
         self.heaviest = 0
         for key, data in location.store.objects.items():
-            self._created(key, data)
+            self._learn(key, data)
         location.store.on_created = self._created
         location.store.on_delete = self._deleted
 
     # --- the store ------------------------------------------------------------------------------------------------
 
-    def _created(self, key: str, data: bytes) -> None:
+    def _learn(self, key: str, data: bytes) -> None:
         match parse(key):
             case ClaimKey(attempt):
                 if attempt > self.newest_claim:
@@ -66,14 +78,28 @@ class LocationAuditor:
             case RestoredKey(attempt):
                 self._restored[attempt] = decode(Restored, key, data)
             case ManifestKey(ref):
-                self._manifests[ref] = manifest = decode(Manifest, key, data)
+                self._manifests[ref] = decode(Manifest, key, data)
                 self._visible_at[ref] = len(self._setting.outside.visible)
+            case _:
+                return
+
+    def _created(self, key: str, data: bytes) -> None:
+        self._learn(key, data)
+        match parse(key):
+            case ManifestKey(ref):
+                self._audit_number(ref)
                 if ref.attempt < self.newest_claim or ref not in self._restorable():
                     return  # It landed late: nobody will ever restore it.
-                for missing in sorted(manifest.chunk_keys() - self.store.objects.keys()):
+                for missing in sorted(self._manifests[ref].chunk_keys() - self.store.objects.keys()):
                     self._setting.violate(f"the manifest of {ref} names {missing}, which is not there")
             case _:
                 return
+
+    def _audit_number(self, ref: ManifestRef) -> None:
+        for one in self._setting.outside.visible:
+            known = one.pipeline == self.pipeline and one.checkpoint == ref.checkpoint
+            if known and one.attempt < ref.attempt:
+                self._setting.violate(f"checkpoint {ref} has the number of output that attempt {one.attempt} published")
 
     def _deleted(self, key: str) -> None:
         """Nothing that a restorable checkpoint names goes, at no moment."""
@@ -90,7 +116,9 @@ class LocationAuditor:
                 return
 
     def deleting(self, driver: SimulatedDriver) -> None:
-        self._retained = driver.start.plan.config.checkpoints_retained
+        retained = driver.start.plan.config.checkpoints_retained
+        # What one that was replaced would keep, its successor may have deleted.
+        self._retained = retained if driver.name == self.owner else min(retained, self._retained)
 
     @property
     def manifests(self) -> list[Manifest]:
@@ -103,7 +131,7 @@ class LocationAuditor:
     def lineage(self) -> list[ManifestRef]:
         """What a start would choose from, newest first: manifests that exist, of the newest restore point and its ancestors."""
         found: list[ManifestRef] = []
-        attempt = max(self._restored, default=None)
+        attempt: Attempt | None = max(self._restored, default=IMPORTED)
         limit: ManifestRef | None = None
         while attempt is not None:
             own = sorted((ref for ref in self._manifests if ref.attempt == attempt), reverse=True)
@@ -160,13 +188,23 @@ class LocationAuditor:
                     self._setting.tally.path("rows in flight restored")
                 if manifest.parallelism != driver.start.plan.parallelism:
                     self._setting.tally.path("restored with another parallelism")
+                if driver.start.changed:
+                    self._setting.tally.path("changed query: it goes on from a checkpoint")
+                    if PASSED in manifest.stateful and PASSED not in self._manifests[manifest.ref].stateful:
+                        self._setting.tally.path("changed query: a stateful operator more")
             case fx.CommitSinks(_, checkpoint):
                 if not any(ref.checkpoint == checkpoint for ref in self._manifests):
                     self._setting.violate(f"checkpoint {checkpoint} is committed without a manifest")
+            case fx.ForgetSplits(_, operator, below):
+                if below > self._visible_below.get((driver.name, operator), 0):
+                    self._setting.violate(f"{operator} lets go of splits under {below} before their output is visible")
+                self._setting.tally.path("splits forgotten")
             case fx.ReportCheckpoint(report):
                 ref = ManifestRef(report.checkpoint, report.attempt)
                 if report.outcome is Outcome.COMPLETED:
                     self._complete(driver, ref)
+                elif report.outcome is Outcome.COMMITTED:
+                    self._visible(driver, ref)
                 elif report.outcome is Outcome.FAILED:
                     self._failed.add(ref)
                     why = report.reason.name.lower().replace("_", " ") if report.reason is not None else "no reason"
@@ -204,6 +242,12 @@ class LocationAuditor:
         extra = sum(map(self._exists, self._manifests)) - driver.start.plan.config.checkpoints_retained
         if extra > MANIFESTS_BEYOND_RETAINED_MAX:
             self._setting.violate(f"{extra} manifests more than retained are in the store")
+
+    def _visible(self, driver: SimulatedDriver, ref: ManifestRef) -> None:
+        for source in self._manifests[ref].sources:
+            self._visible_below[driver.name, source.operator] = next(
+                (one.stop for one in source.done if one.start == 0), 0
+            )
 
     def stepped(self, driver: SimulatedDriver, state: State) -> None:
         if not isinstance(state, Active) or self.last_completed_ms != self._setting.agenda.now_ms:

@@ -5,19 +5,27 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing import get_context
 
 from tidegate.testing.simulation.faults import Faults, Tally
 from tidegate.testing.simulation.timed_campaign import TIMED_PATHS
+from tidegate.testing.simulation.world import Verdict
 
 SEEDS_PER_TASK = 10
 SEEDS_FOR_ALL = 1_000
 """With this many seeds every kind of fault and every path must have occurred."""
 
 PATHS = (
+    "attempt failed: SLOT_LOST",
+    "attempt failed: USER_CODE_FAILED",
+    "both pipelines of a job die together",
+    "changed query: a stateful operator more",
+    "changed query: it goes on from a checkpoint",
+    "changed query refused: rows are on their way",
+    "changed query refused: state would go",
     "checkpoint completed with rows in flight",
     "checkpoint failed: attempt ended",
     "checkpoint failed: declined",
@@ -32,8 +40,20 @@ PATHS = (
     "finished as Fenced",
     "finished as Finished",
     "finished as Stopped",
+    "judged: a whole result",
     "judged: at least once",
+    "judged: dead letters",
     "judged: exactly once",
+    "judged: full join of streams",
+    "judged: right join of streams",
+    "judged: rows of lost checkpoints come twice",
+    "judged: several sinks",
+    "judged: thousands of keys",
+    "judged: two pipelines of one job",
+    "refused: everything since a copy was made is missing",
+    "refused: missing files were brought back",
+    "refused: the newest manifest is missing",
+    "refused: went on although rows come twice",
     "request answered: RequestDone",
     "request answered: RequestFailed",
     "restored with another parallelism",
@@ -46,6 +66,9 @@ PATHS = (
     "splits discovered while running",
     "splits forgotten",
     "started from a savepoint at a new location",
+    "state: a deletion restored over an older chunk with its key",
+    "state: an entry deleted while it was being copied",
+    "state: chunks merged",
 )
 """Ways through failure and back that a campaign must have seen.
 
@@ -61,8 +84,8 @@ class Part:
     simulated_ms: int = 0
     cpu_s: float = 0.0
     tally: Tally = field(default_factory=Tally)
-    accused: list[tuple[int, str, tuple[str, ...]]] = field(default_factory=list)
-    """Seed, query, violations."""
+    accused: list[tuple[str, str, tuple[str, ...]]] = field(default_factory=list)
+    """Seed and how to replay it, query, violations."""
 
     def add(self, other: Part) -> None:
         self.seeds += other.seeds
@@ -81,9 +104,7 @@ def run_many(seeds: range, processes: int, *, only_timed: bool = False) -> int:
     for part in _parts(seeds, processes, only_timed):
         total.add(part)
         for seed, query, violations in part.accused:
-            say(
-                f"seed {seed} ({query}); replay: make simulate SEED={seed}{' EVENT_TIME=1' if ' over ' in query else ''}"
-            )
+            say(f"{query}; replay: make simulate SEED={seed}")
             for violation in violations[:5]:
                 say(f"  VIOLATION {violation[:500]}")
         if time.monotonic() - said_s > 10:
@@ -106,16 +127,26 @@ def _parts(seeds: range, processes: int, only_timed: bool) -> Iterator[Part]:
 
 def _run(seeds: range, only_timed: bool) -> Part:
     from tidegate.testing.simulation.checked import checked, checked_time
+    from tidegate.testing.simulation.themes import EVERY, themed
 
+    judges = (checked_time,) if only_timed else (checked, checked_time)
+    part = judged_by(judges, seeds)
+    if not only_timed:
+        part.add(judged_by((themed,), (seed for seed in seeds if seed % EVERY == 0), " THEME=1"))
+    return replace(part, seeds=len(seeds))
+
+
+def judged_by(judges: Iterable[Callable[[int], Verdict]], seeds: Iterable[int], how: str = "") -> Part:
+    """Every seed before every judge. ``seeds`` counts histories; ``how``: what a replay needs beside the seed."""
     part = Part()
     for seed in seeds:
-        for judge in (checked_time,) if only_timed else (checked, checked_time):
+        for judge in judges:
             began_s = time.process_time()
             verdict = judge(seed)
-            counts = 1 if judge is checked or only_timed else 0
-            part.add(Part(counts, verdict.simulated_ms, time.process_time() - began_s, verdict.tally))
+            part.add(Part(1, verdict.simulated_ms, time.process_time() - began_s, verdict.tally))
             if verdict.violations:
-                part.accused.append((seed, verdict.query, verdict.violations))
+                timed = " EVENT_TIME=1" if " over " in verdict.query else ""
+                part.accused.append((f"{seed}{timed}{how}", verdict.query, verdict.violations))
     return part
 
 
@@ -130,10 +161,18 @@ def _report(total: Part, seconds: float, *, only_timed: bool) -> int:
         f"{total.seeds} seeds, {total.simulated_ms / 3_600_000:.1f} simulated hours, {len(total.accused)} with violations, "
         f"{seconds:.0f} s ({total.cpu_s / max(total.seeds, 1):.2f} CPU-seconds per seed)"
     )
-    never = [*(kind for kind in kinds if not faults[kind]), *(path for path in expected if not paths[path])]
+    never = never_seen(total, kinds, expected)
     if never and total.seeds >= SEEDS_FOR_ALL:
         say(f"never seen: {', '.join(never)}")
     return 1 if total.accused or (never and total.seeds >= SEEDS_FOR_ALL) else 0
+
+
+def never_seen(part: Part, kinds: Iterable[str], paths: Iterable[str]) -> list[str]:
+    """Faults and paths that did not occur: about them the campaign says nothing."""
+    return [
+        *(kind for kind in kinds if not part.tally.faults[kind]),
+        *(path for path in paths if not part.tally.paths[path]),
+    ]
 
 
 def say(line: str) -> None:

@@ -21,18 +21,30 @@ from tidegate.testing.simulation.agenda import Agenda
 from tidegate.testing.simulation.auditors import Cut
 from tidegate.testing.simulation.faults import Faults, Tally
 from tidegate.testing.simulation.location import location_number
+from tidegate.testing.simulation.manner import Manner
 from tidegate.testing.simulation.sinks import Transaction
 from tidegate.testing.simulation.store import SimulatedStore
 from tidegate.testing.simulation.timed_run import TimedSimulation
+from tidegate.testing.simulation.traits import PASSED, Change, Traits
 from tidegate.testing.simulation.world import Inheritance, Simulation, Verdict
 
 CUTS_MAX = 1
+CUTS_MAX_CROWDED = 4
+"""Where chunks merge and hide what was deleted, each checkpoint may be the one that is wrong."""
 SAVEPOINTS_MAX = 1
 """Of each run; thousands of seeds make thousands of cuts."""
 
 
-def checked(seed: int, *, keep_trace: bool = False) -> Verdict:
-    simulation = Simulation(seed, keep_trace=keep_trace)
+def checked(
+    seed: int,
+    *,
+    faults: Faults | None = None,
+    manner: Manner | None = None,
+    traits: Traits | None = None,
+    keep_trace: bool = False,
+) -> Verdict:
+    """``faults``, ``manner``, ``traits``: None: what the seed itself says."""
+    simulation = Simulation(seed, faults=faults, manner=manner, traits=traits, keep_trace=keep_trace)
     return _caught(simulation, lambda: _with_cuts(simulation, seed))
 
 
@@ -55,28 +67,37 @@ def _caught(simulation: Simulation, run: Callable[[], Verdict]) -> Verdict:
 
 def _with_cuts(simulation: Simulation, seed: int) -> Verdict:
     verdict = simulation.run()
-    if verdict.violations or simulation.people.drained:
+    people = simulation.people
+    if verdict.violations or people.drained or people.repeats or people.misplacing.set_back:
         return verdict
     cuts = simulation.cuts
     violations = list(verdict.violations)
-    for turn in range(min(CUTS_MAX, len(cuts))):
+    for turn in range(min(CUTS_MAX_CROWDED if simulation.manner.crowded else CUTS_MAX, len(cuts))):
         cut = cuts[(seed * 7 + turn * 3) % len(cuts)]
-        again = replay(simulation, seed, _inheritance(simulation, cut))
+        again = replay(simulation, seed, _inheritance(simulation, cut), cut.manifest)
         verdict.tally.path("cut restored on its own")
+        _count_state(verdict.tally, again.tally)
         violations += [f"checkpoint {cut.manifest.ref} is no consistent cut: {one}" for one in again.violations]
-    for name, inheritance in islice(_savepoints(simulation), SAVEPOINTS_MAX):
-        again = replay(simulation, seed, inheritance)
+    for name, inheritance, manifest in islice(_savepoints(simulation), SAVEPOINTS_MAX):
+        again = replay(simulation, seed, inheritance, manifest)
         verdict.tally.path("savepoint imported on its own")
+        _count_state(verdict.tally, again.tally)
         violations += [f"{name} is no consistent cut: {one}" for one in again.violations]
     return replace(verdict, violations=tuple(violations))
 
 
-def replay(simulation: Simulation, seed: int, inheritance: Inheritance) -> Verdict:
-    """Run on from one moment of a finished run, in peace."""
+def _count_state(tally: Tally, of: Tally) -> None:
+    """What became of stored state counts wherever it happened; faults and endings of the first run alone are counted."""
+    tally.paths.update({path: times for path, times in of.paths.items() if path.startswith("state: ")})
+
+
+def replay(simulation: Simulation, seed: int, inheritance: Inheritance, manifest: Manifest) -> Verdict:
+    """Run on from one moment of a finished run, in peace, with the operators that the checkpoint knows."""
+    query = simulation.query.changed(Change(passed=PASSED in manifest.stateful))
     again = Simulation(
         seed + 1,
         faults=Faults(),
-        query=simulation.query,
+        query=query,
         manner=simulation.manner,
         inheritance=inheritance,
     )
@@ -96,13 +117,13 @@ def _inheritance(simulation: Simulation, cut: Cut) -> Inheritance:
             case _:
                 continue
     visible = dict(islice(outside.visible.items(), cut.visible))
-    prepared = {one: outside.visible[one] for one in _carried(manifest) if one not in visible}
+    prepared = {one: outside.made[one] for one in _carried(manifest) if one not in visible}
     # The manifest last, as it was written.
     order = sorted(needed, key=lambda key: (key == manifest_key(manifest.ref), key))
     return Inheritance({key: everything[key] for key in order}, visible, prepared)
 
 
-def _savepoints(simulation: Simulation) -> Iterator[tuple[str, Inheritance]]:
+def _savepoints(simulation: Simulation) -> Iterator[tuple[str, Inheritance, Manifest]]:
     """Every complete savepoint of the first location, imported into an empty one. Its output is visible, all of it."""
     people, outside = simulation.people, simulation.outside
     for name, store in people.savepoints.items():
@@ -114,8 +135,8 @@ def _savepoints(simulation: Simulation) -> Iterator[tuple[str, Inheritance]]:
         place = location_number(2, SimulatedStore(Agenda(0), Faults(), Tally()))
         perform_import(find(name, lambda _path, one=store: one), place.store, place.pipeline, place.pipeline)
         shown = list(outside.visible)[: cut.visible]
-        visible = {one: outside.visible[one] for one in dict.fromkeys((*shown, *_carried(cut.manifest)))}
-        yield name, Inheritance(dict(place.store.objects), visible, {}, place=2)
+        visible = {one: outside.made[one] for one in dict.fromkeys((*shown, *_carried(cut.manifest)))}
+        yield name, Inheritance(dict(place.store.objects), visible, {}, place=2), cut.manifest
 
 
 def _carried(manifest: Manifest) -> list[Transaction]:

@@ -12,12 +12,13 @@ from tidegate.checkpoint.lifecycle import step
 from tidegate.checkpoint.manifest import Manifest
 from tidegate.checkpoint.phases import New, State
 from tidegate.checkpoint.plan import CheckpointPlan
-from tidegate.checkpoint.ports import BlobStore
 from tidegate.checkpoint.savepoint import perform_export
 from tidegate.checkpoint.storing import StorageEffect, failure_of, perform
 from tidegate.model.errors import TidegateError
-from tidegate.model.ids import Attempt
+from tidegate.model.ids import Attempt, OperatorId
+from tidegate.model.snapshot import Published
 from tidegate.plan.graph import JobGraph
+from tidegate.ports.store import BlobStore
 from tidegate.testing.simulation.gang import SimulatedGang
 from tidegate.testing.simulation.location import Location
 from tidegate.testing.simulation.setting import Setting
@@ -49,6 +50,10 @@ class Start:
     plan: CheckpointPlan
     open_target: Callable[[str], BlobStore]
     """Where savepoints go."""
+    falls_back: bool = False
+    """``onCorruptCheckpoint=fallBack``: rows may come twice."""
+    changed: bool = False
+    """The query is not what it was at the first start."""
 
 
 class SimulatedDriver:
@@ -71,7 +76,14 @@ class SimulatedDriver:
         self.answers: dict[str, fx.RequestDone | fx.RequestFailed] = {}
         keys = start.location.store.objects
         newest = max((key.split("/")[1] for key in keys if key.endswith("/claim")), default="0")
-        self.post(ev.Started(self.clock.now_ms(), process=self.name, newest_claim=Attempt(int(newest))))
+        self.post(
+            ev.Started(
+                self.clock.now_ms(),
+                process=self.name,
+                newest_claim=Attempt(int(newest)),
+                accept_duplicates=start.falls_back,
+            )
+        )
         self._tick()
 
     # --- life -------------------------------------------------------------------------------------------------
@@ -179,10 +191,15 @@ class SimulatedDriver:
         if isinstance(effect, fx.Delete):
             effect = self._cut_short(effect)
             self._watch.deleting(self)
-        answer = perform(self.start.plan, effect, self.start.location.store, self._stopwatch(effect))
+        answer = perform(self.start.plan, effect, self.start.location.store, self._stopwatch(effect), self._ask_targets)
         if isinstance(answer, ev.CleanupDone) and answer.untried:
             self._setting.tally.fault("delete_partly")
         self._answer(answer)
+
+    def _ask_targets(self) -> tuple[tuple[OperatorId, Published], ...]:
+        pipeline = self.start.location.pipeline
+        asked = ((sink, self._setting.outside.published(pipeline, sink)) for sink in self.start.plan.sinks)
+        return tuple((sink, published) for sink, published in asked if published is not None)
 
     def _cut_short(self, effect: fx.Delete) -> fx.Delete:
         """A process that died while it cleaned up deleted some of it."""

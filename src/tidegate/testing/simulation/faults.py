@@ -98,6 +98,12 @@ class Faults:
     reconfigure: float = _fault(0.8)
     """A person starts the query again with other intervals, concurrency or retention (per start)."""
 
+    # The checkpoint location, while nobody runs the query
+    manifest_lost: float = _fault(0.5)
+    """The newest manifest is gone when a person starts again (per start)."""
+    location_set_back: float = _fault(0.5)
+    """An older copy is in the place of the location when a person starts again (per start)."""
+
     # Sources, and the way to a sink
     look_fails: float = _fault(0.2)
     """A look for new splits fails (per look): nobody learns anything from it."""
@@ -107,6 +113,10 @@ class Faults:
     """A sink's batch gets lost on its way and arrives seconds later (per batch): nothing written behind it may stand before it."""
     settling_crash: float = _fault(0.05)
     """A process dies between the last row of a split and the watermark that it allows (per step on that way)."""
+
+    # People once more. Behind the others, so that older seeds have the faults they had
+    change_query: float = _fault(0.8)
+    """A person starts the query again with a filter, a projection or a stateful operator more or fewer (per start)."""
 
     @property
     def kinds(self) -> tuple[str, ...]:

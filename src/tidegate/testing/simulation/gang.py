@@ -108,6 +108,7 @@ class SimulatedGang:
         failure = ev.Failure("SLOT_LOST", f"slot {index} is gone")
         if error is not None:
             told = failure_of(error)
+            self._setting.tally.path(f"attempt failed: {told.code}")
             retryable = not isinstance(error, InvalidQuery)
             failure = ev.Failure(
                 told.code, told.message, told.hint, error.operator, error.position, retryable=retryable

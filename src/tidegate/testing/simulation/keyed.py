@@ -26,7 +26,6 @@ from tidegate.plan.relational import AggregateCall, EventTimeKey, OutputMode
 from tidegate.testing.processors import TALLY_OUTPUT
 from tidegate.testing.simulation.query import SimulatedQuery, sink
 from tidegate.testing.simulation.relations import (
-    TALLY,
     Names,
     Relation,
     end_of_window,
@@ -36,9 +35,12 @@ from tidegate.testing.simulation.relations import (
     project,
     window_end,
 )
+from tidegate.testing.simulation.user_code import TALLY
 
 APART_US = 1_000_000
 """Rows of two streams meet when their times differ by no more."""
+INNER = (StreamJoinKind.INNER, StreamJoinKind.INNER, StreamJoinKind.LEFT, StreamJoinKind.SEMI)
+OUTER = (StreamJoinKind.RIGHT, StreamJoinKind.FULL)
 
 
 def sessions(of: Relation, chance: random.Random) -> SimulatedQuery:
@@ -122,9 +124,9 @@ def forever_deduplicated(of: Relation, chance: random.Random) -> SimulatedQuery:
     return SimulatedQuery("deduplication for ever", sink(last), of.rows.select("key", "value").unique())
 
 
-def stateful(of: Relation, chance: random.Random) -> SimulatedQuery:
+def stateful(of: Relation, chance: random.Random, delays_ms: tuple[int, ...] = (1_000, 4_000)) -> SimulatedQuery:
     """A user's code with variables and timers: a row for every row, numbered per key, and one for every timer, once."""
-    delay_ms = chance.choice((1_000, 4_000))
+    delay_ms = chance.choice(delays_ms)
     assigned = project(
         of.plan,
         {
@@ -157,6 +159,11 @@ def stateful(of: Relation, chance: random.Random) -> SimulatedQuery:
     return SimulatedQuery("stateful code", sink(project(process, shown)), answer, windowed=True)
 
 
+def patient(of: Relation, chance: random.Random) -> SimulatedQuery:
+    """Stateful code with timers that stay for long: when they go, they have been in a chunk for many checkpoints."""
+    return stateful(of, chance, (20_000, 60_000))
+
+
 def limited(of: Relation, chance: random.Random) -> SimulatedQuery:
     """So many rows and no more, whichever they are: only their number is looked at."""
     count = chance.choice((1, 20, 10_000))
@@ -178,10 +185,16 @@ def near_in_time(left: Relation, right: Relation, apart_us: int) -> Call:
     )
 
 
-def joined_streams(names: Names, left: Relation, right: Relation, chance: random.Random) -> SimulatedQuery:
-    """Rows of equal keys and about the same time. A left row whose partner came late may leave alone: left rows are counted then."""
+def joined_streams(
+    names: Names,
+    left: Relation,
+    right: Relation,
+    chance: random.Random,
+    kinds: tuple[StreamJoinKind, ...] = INNER,
+) -> SimulatedQuery:
+    """Rows of equal keys and about the same time. A row whose partner came late may leave alone: rows of one side are counted then."""
     del names
-    kind = chance.choice((StreamJoinKind.INNER, StreamJoinKind.INNER, StreamJoinKind.LEFT, StreamJoinKind.SEMI))
+    kind = chance.choice(kinds)
     near = near_in_time(left, right, APART_US)
     join = StreamJoin(
         id=OperatorId("join-0"),
@@ -199,7 +212,13 @@ def joined_streams(names: Names, left: Relation, right: Relation, chance: random
         shown["other"] = (right.column("id"), LONG)
     answer = _met(left.rows, right.rows, kind).select(*shown)
     return SimulatedQuery(
-        f"{kind.value} join of streams", sink(project(join, shown)), answer, groups=("id",), several=True, windowed=True
+        f"{kind.value} join of streams",
+        sink(project(join, shown)),
+        answer,
+        groups=("other",) if kind is StreamJoinKind.RIGHT else ("id",),
+        several=True,
+        windowed=True,
+        nullable=kind is StreamJoinKind.FULL,
     )
 
 
@@ -216,11 +235,18 @@ def _side(of: Relation) -> JoinSide:
 
 def _met(left: pl.DataFrame, right: pl.DataFrame, kind: StreamJoinKind) -> pl.DataFrame:
     numbered = left.with_row_index("row")
-    others = right.select("key", other="id", then="ts")
+    others = right.select("key", other="id", then="ts").with_row_index("partner")
     met = numbered.join(others, on="key").filter((pl.col("then") - pl.col("ts")).abs() <= APART_US)
     if kind is StreamJoinKind.INNER:
         return met
     if kind is StreamJoinKind.SEMI:
         return numbered.join(met, on="row", how="semi")
-    alone = numbered.join(met, on="row", how="anti").with_columns(other=pl.lit(None, pl.Int64))
-    return pl.concat([met.select(alone.columns), alone])
+    parts = [met.select("id", "key", "value", "other")]
+    nothing = pl.lit(None, pl.Int64)
+    if kind in (StreamJoinKind.LEFT, StreamJoinKind.FULL):
+        alone = numbered.join(met, on="row", how="anti")
+        parts.append(alone.select("id", "key", "value", other=nothing))
+    if kind in (StreamJoinKind.RIGHT, StreamJoinKind.FULL):
+        alone = others.join(met, on="partner", how="anti")
+        parts.append(alone.select(nothing.alias("id"), nothing.alias("key"), nothing.alias("value"), "other"))
+    return pl.concat(parts)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from tidegate.model.elements import WATERMARK_MIN_US
-from tidegate.testing.simulation.chronicle import Chronicle, SourceNotes
+from tidegate.testing.simulation.chronicle import Chronicle, Emptiness, SourceNotes
 from tidegate.testing.simulation.timed import TimedScript
 
 LOOKS_MAX = 4
@@ -61,7 +61,8 @@ class _Horizon:
 
     def covers(self, notes: SourceNotes, place: tuple[int, int]) -> bool:
         slack_ms = 0 if notes.handed_by[place] == self.slot else self.slack_ms
-        return notes.handed_ms[place] < self.at_ms + slack_ms
+        # In one moment either may have been the first.
+        return notes.handed_ms[place] <= self.at_ms + slack_ms
 
 
 @dataclass
@@ -93,7 +94,7 @@ class Lateness:
             if script.ordered:
                 if any(split == row.split and at < row.row for split, at in reach):
                     return True
-            elif any(self._before(script, split, row.split) for split in {split for split, _ in reach}):
+            elif any(self._before(stream, script, split, row.split) for split in {split for split, _ in reach}):
                 return True
         horizon = self._horizon(row)
         foreign = (script for script in stream.scripts if script is not row.script or script.ordered)
@@ -101,7 +102,7 @@ class Lateness:
 
     # --- whole splits -------------------------------------------------------------------------------------------------
 
-    def _before(self, script: TimedScript, first: int, then: int) -> bool:
+    def _before(self, stream: Stream, script: TimedScript, first: int, then: int) -> bool:
         """Whole split ``first`` certainly came before ``then``."""
         notes = self.chronicle.of(script.source)
         if first == then or first not in notes.reported or then not in notes.reported:
@@ -109,12 +110,13 @@ class Lateness:
         one, other = notes.reported[first], notes.reported[then]
         if one > other:
             return False
-        if one == other:
-            return bool(script.limit) and _apart(notes, first, then) >= script.limit + 1
-        if script.limit:
+        alone = len(stream.scripts) == 1 and len(notes.numbers) == 1
+        if script.limit and alone:
+            return _batches_apart(notes, first, then, script.limit) >= 2 or (one < other and _busy_until(notes, one))
+        if script.limit and _apart(notes, first, then) >= script.limit + 1:
             return True
         waited_ms = script.splits[then].appears_ms - script.splits[first].appears_ms
-        return waited_ms >= self.look_ms or _busy_until(notes, one)
+        return one < other and (waited_ms >= self.look_ms or _busy_until(notes, one))
 
     # --- what was handed out ------------------------------------------------------------------------------------------
 
@@ -162,11 +164,16 @@ class Lateness:
             return _Horizon(float("inf"), 0, "")  # A log that tells no time holds nothing back.
         moments = [float(notes.opened_ms.get(row.split, 0))]
         for one in notes.empty[row.split]:
-            if one.position <= row.row and one.last_ms - one.first_ms >= self.idle_timeout_ms:
+            if one.position <= row.row and self._is_idle(notes, row.split, one):
                 # It stays idle until it has rows, or until it has not been heard of for as long again.
                 silent_ms = one.last_ms + self.idle_timeout_ms
                 moments.append(silent_ms if one.until_ms is None else min(one.until_ms, silent_ms))
         return _Horizon(max(moments), self.slack_ms, notes.handed_by.get((row.split, row.row), ""))
+
+    def _is_idle(self, notes: SourceNotes, split: int, now: Emptiness) -> bool:
+        """It has been empty for long enough; or it had been in an attempt before, in the same place, and says so again."""
+        same = (one for one in notes.empty[split] if one.position == now.position and one.first_ms <= now.first_ms)
+        return any(one.last_ms - one.first_ms >= self.idle_timeout_ms for one in same)
 
     def _current_ms(self, script: TimedScript, split: int) -> float:
         """When the cohort of a whole split has become the current one, at the latest."""
@@ -188,6 +195,19 @@ def _apart(notes: SourceNotes, first: int, then: int) -> int:
         (numbers[then] - numbers[first] for numbers in notes.numbers.values() if first in numbers and then in numbers),
         default=0,
     )
+
+
+def _batches_apart(notes: SourceNotes, first: int, then: int, limit: int) -> float:
+    """Between how many batches of one attempt lie two splits. Batches are full, and begin with the first file that a burst brings."""
+    one, other = notes.reported[first], notes.reported[then]
+    if not all(look.found for look in notes.looks[one:other]):
+        return float("inf")
+    begun = one
+    while begun and notes.looks[begun - 1].found:
+        begun -= 1
+    (numbers,) = notes.numbers.values()
+    begins = min(numbers[split] for split, look in notes.reported.items() if look >= begun)
+    return (numbers[then] - begins) // limit - (numbers[first] - begins) // limit
 
 
 def _busy_until(notes: SourceNotes, look: int) -> bool:

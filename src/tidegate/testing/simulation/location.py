@@ -15,5 +15,9 @@ class Location:
     store: SimulatedStore
 
 
-def location_number(number: int, store: SimulatedStore) -> Location:
-    return Location(PipelineId(f"pipeline-{number:02}"), store)
+FIRST, SECOND = "pipeline", "neighbour"
+"""The pipelines of a job: each has locations, and so names, of its own."""
+
+
+def location_number(number: int, store: SimulatedStore, family: str = FIRST) -> Location:
+    return Location(PipelineId(f"{family}-{number:02}"), store)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidegate.checkpoint import events as ev
+from tidegate.checkpoint.intervals import contains
 from tidegate.checkpoint.manifest import Manifest
 from tidegate.model.ids import Attempt, OperatorId
 from tidegate.model.snapshot import Split
@@ -71,6 +72,8 @@ class SimulatedLooks:
         else:
             enumerator = ScriptedEnumerator(script_of(scan))
         old = next((one for one in manifest.sources if one.operator == scan.id), None) if manifest else None
+        if old is not None and isinstance(enumerator, TimedEnumerator):
+            enumerator.learn_done(lambda number: contains(old.done, number))
         known = enumerator.restore(old.enumerator, tuple(one.split for one in old.open)) if old else ()
         return _Watched(scan.id, enumerator, known)
 
@@ -130,7 +133,6 @@ class SimulatedLooks:
 
     def _tell(self, source: _Watched, new: tuple[Split, ...], *, whole: bool) -> None:
         enumerator = source.enumerator
-        ordered = isinstance(enumerator, TimedEnumerator) and enumerator.ordered
         if new and not source.first:
             self._setting.tally.path("splits discovered while running")
         splits, state, bounded = (*source.known, *new), enumerator.snapshot(), whole and enumerator.bounded
@@ -143,8 +145,8 @@ class SimulatedLooks:
                 splits,
                 state,
                 bounded=bounded,
-                endless=ordered,
-                ordered=ordered,
+                endless=enumerator.endless,
+                ordered=enumerator.ordered,
                 found=bool(new),
                 complete=whole,
             )

@@ -11,34 +11,21 @@ from tidegate.checkpoint import effects as fx
 from tidegate.checkpoint import events as ev
 from tidegate.checkpoint.importing import find, perform_import
 from tidegate.checkpoint.plan import Rules, plan_of
-from tidegate.checkpoint.ports import BlobStore
-from tidegate.model.config import CheckpointMode, QueryConfig, RestartStrategy
-from tidegate.model.errors import Unavailable
+from tidegate.model.config import QueryConfig
+from tidegate.model.errors import CorruptSnapshot, InvalidQuery, Unavailable
+from tidegate.ports.store import BlobStore
 from tidegate.testing.simulation.auditors import LocationAuditor
 from tidegate.testing.simulation.driver import SimulatedDriver, Start
-from tidegate.testing.simulation.judging import Promise
-from tidegate.testing.simulation.location import Location, location_number
-from tidegate.testing.simulation.query import MAX_PARALLELISM, SimulatedQuery
+from tidegate.testing.simulation.location import FIRST, Location, location_number
+from tidegate.testing.simulation.manner import Manner, random_config
+from tidegate.testing.simulation.misplacing import SETTLED_MS, Loss, Misplacing
+from tidegate.testing.simulation.query import LETTERS_PLACE, SimulatedQuery
 from tidegate.testing.simulation.setting import Setting
 from tidegate.testing.simulation.store import SimulatedStore
+from tidegate.testing.simulation.traits import PASSED, UNCHANGED, random_change
 
 DAMAGE = frozenset({"BUG", "CORRUPT_SNAPSHOT", "INVALID_QUERY", "DATA_ERROR"})
 """Nothing in this world justifies one of these."""
-
-
-@dataclass(frozen=True, slots=True)
-class Manner:
-    """How the input of a run behaves, and what may be promised about its output."""
-
-    promise: Promise = Promise.EXACTLY_ONCE
-    bounded: bool = True
-    idle_timeout_ms: int = 3_600_000
-    pauses: bool = False
-    """Sources fall silent and come back."""
-    drain: bool = True
-    """In a bounded run: all windows close at its end."""
-    quick: bool = False
-    """Checkpoints come often, batches are small, channels full: for short runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +46,13 @@ class People:
         manner: Manner,
         rules: Rules,
         on_damage: Callable[[str], None],
+        family: str = FIRST,
     ) -> None:
         self._setting = setting
         self._agenda = setting.agenda
-        self._query = query
+        self.query = query
+        self.family = family
+        self._change = UNCHANGED
         self._manner = manner
         self._rules = rules
         self._on_damage = on_damage
@@ -72,10 +62,17 @@ class People:
         self._wishes: dict[str, _Wish] = {}
         self.savepoints: dict[str, SimulatedStore] = {}
         self.drivers: list[SimulatedDriver] = []
-        self.location = location_number(1, setting.store())
+        self.location = location_number(1, setting.store(), family)
         self.auditors = [LocationAuditor(setting, self.location)]
         self.finished_ms: int | None = None
         self._moving = False
+        self.misplacing = Misplacing(setting)
+        self._loses = False
+        """Something is being lost: nobody starts before it is."""
+        self._falls_back = False
+        """The next start accepts that rows come twice."""
+        self.repeats = False
+        """Somebody has accepted that."""
         self.drained = False
         """Somebody asked for the end before the end of the input."""
 
@@ -101,14 +98,44 @@ class People:
         self._starts += 1
         if self._starts > 1:
             self._change_settings()
-        graph = self._query.graph(self._parallelism)
+        graph = self.query.changed(self._change).graph(self._parallelism)
         plan = replace(plan_of(graph, self.location.pipeline, self._config), rules=self._rules)
-        start = Start(f"driver {self._starts}", self.location, graph, plan, self._open_savepoint)
+        falls_back, self._falls_back = self._falls_back, False
+        name = f"{'driver' if self.family == FIRST else self.family} {self._starts}"
+        changed = self._change != UNCHANGED
+        start = Start(name, self.location, graph, plan, self._open_savepoint, falls_back, changed)
+        self.misplacing.copy_soon(self.location)
         self.drivers.append(SimulatedDriver(self._setting, start, self.auditor, self._on_finish))
 
     def start_if_alone(self) -> None:
-        if not self.living and not self._moving:
+        if self.living or self._moving or self._loses:
+            return
+        loss = self.misplacing.next_loss(self.location) if self.finished_ms is None else None
+        if loss is None:
             self.start()
+        else:
+            self._loses = True
+            self._agenda.after(SETTLED_MS, lambda: self._lose(loss))
+
+    def _lose(self, what: Loss) -> None:
+        self._loses = False
+        if self.living or self._moving or self.finished_ms is not None:
+            return
+        if self.misplacing.lose(what, self.location, next(iter(self.auditor.lineage()), None)):
+            self.move_to(self.location)
+        self.start()
+
+    def _on_refusal(self) -> None:
+        """The location has lost something, and a start says so."""
+        self._setting.tally.path(f"refused: {self.misplacing.loss.value} is missing")
+        if self._agenda.chance(0.5):
+            self._setting.tally.path("refused: missing files were brought back")
+            self.misplacing.bring_back()
+            self.move_to(self.location)
+        else:
+            self._setting.tally.path("refused: went on although rows come twice")
+            self._falls_back = self.repeats = True
+        self._agenda.soon(200, 2_000, self.start_if_alone)
 
     def _change_settings(self) -> None:
         faults, tally = self._setting.faults, self._setting.tally
@@ -118,56 +145,16 @@ class People:
         if self._agenda.chance(faults.reconfigure):
             tally.fault("reconfigure")
             self._config = self._random_config()
+        if faults.change_query and self.query.recipe is not None and self._agenda.chance(faults.change_query):
+            tally.fault("change_query")
+            self._change = random_change(self._agenda.random, self._change)
+            self._agenda.note("people", f"change the query: {self._change}")
 
     def _random_config(self) -> QueryConfig:
-        config = self._any_config()
-        if not self._manner.quick:
+        config = random_config(self._manner, self._agenda.random)
+        if self.query.refused is None:
             return config
-        pick = self._agenda.random.choice
-        return msgspec.structs.replace(
-            config,
-            checkpoint_interval_ms=pick((100, 300)),
-            checkpoint_timeout_ms=2_000,
-            backlog_checkpoint_interval_ms=0,
-            message_repeat_ms=300,
-            batch_rows_max=pick((1, 1, 2, 4, 12)),
-            channel_batches_max=pick((1, 1, 2)),
-            restart_delay_max_ms=300,
-            restart_strategy=RestartStrategy.EXPONENTIAL,
-            restart_attempts_max=1_000,
-        )
-
-    def _any_config(self) -> QueryConfig:
-        pick = self._agenda.random.choice
-        # A pause is counted from the end of a checkpoint, so it goes with one at a time only.
-        concurrent, pause_ms = pick(((1, 0), (1, 400), (2, 0), (3, 0)))
-        at_least_once = self._manner.promise is Promise.AT_LEAST_ONCE
-        return QueryConfig(
-            max_parallelism=MAX_PARALLELISM,
-            checkpoint_mode=CheckpointMode.AT_LEAST_ONCE if at_least_once else CheckpointMode.EXACTLY_ONCE,
-            checkpoint_interval_ms=pick((300, 1_000)),
-            backlog_checkpoint_interval_ms=pick((0, 2_000)),
-            checkpoint_min_pause_ms=pause_ms,
-            checkpoints_concurrent_max=concurrent,
-            aligned_timeout_ms=pick((0, 50, 50, 500)),
-            checkpoint_timeout_ms=4_000,
-            checkpoint_failures_tolerated=pick((0, 2, 5)),
-            checkpoints_retained=pick((1, 2, 3)),
-            cleanup_timeout_ms=500,
-            bounded=self._manner.bounded,
-            drain=self._manner.drain,
-            discovery_interval_ms=250,
-            idle_timeout_ms=self._manner.idle_timeout_ms,
-            message_repeat_ms=pick((300, 1_000)),
-            batch_rows_max=pick((4, 12, 50)),
-            capture_rows=pick((1, 3, 1_000)),
-            channel_batches_max=pick((1, 2, 8)),
-            restart_strategy=pick((*RestartStrategy, RestartStrategy.EXPONENTIAL)),
-            restart_failures_max=3,
-            restart_failure_window_ms=20_000,
-            restart_delay_max_ms=3_000,
-            restart_attempts_max=pick((3, 1_000)),
-        )
+        return msgspec.structs.replace(config, dead_letter=LETTERS_PLACE)
 
     # --- wishes ---------------------------------------------------------------------------------------------------
 
@@ -202,6 +189,10 @@ class People:
         match outcome:
             case fx.Finished():
                 self._finish()
+            case fx.Failed(failure) if failure.code == CorruptSnapshot.code and self.misplacing.excuses(self.location):
+                self._on_refusal()
+            case fx.Failed(failure) if failure.code == InvalidQuery.code and self._is_of_a_change(driver):
+                self._change_back(failure)
             case fx.Failed(failure) if failure.code in DAMAGE and self.auditor.owner == driver.name:
                 self._on_damage(f"{driver.name} gave up: {failure.code} {failure.message}")
             case fx.Stopped() if savepoint is not None and savepoint.afterwards is ev.Afterwards.DRAIN:
@@ -213,6 +204,23 @@ class People:
                 if isinstance(outcome, fx.Failed):
                     self._setting.tally.path(f"given up, started again: {outcome.failure.code}")
                 self._agenda.soon(200, 2_000, self.start_if_alone)
+
+    def _is_of_a_change(self, driver: SimulatedDriver) -> bool:
+        """Whether the query of that start has another stateful operator than the newest checkpoint."""
+        return (PASSED in driver.start.plan.stateful) is not self._newest_has_passed()
+
+    def _newest_has_passed(self) -> bool:
+        lineage = self.auditor.lineage()
+        return bool(lineage) and PASSED in self.auditor.manifest(lineage[0]).stateful
+
+    def _change_back(self, failure: ev.Failure) -> None:
+        """The state does not fit, or rows are on their way to an operator that has moved: the query runs as it was."""
+        state_would_go = PASSED in failure.message
+        self._setting.tally.path(
+            f"changed query refused: {'state would go' if state_would_go else 'rows are on their way'}"
+        )
+        self._change = replace(self._change, passed=self._newest_has_passed())
+        self._agenda.soon(200, 2_000, self.start_if_alone)
 
     def _finish(self) -> None:
         self.finished_ms = self._agenda.now_ms
@@ -241,7 +249,7 @@ class People:
             self._moving = False
             return
         store = self._setting.store()
-        place = location_number(len(self.auditors) + 1, store)
+        place = location_number(len(self.auditors) + 1, store, self.family)
         try:
             found = find(savepoint.target, self._open_savepoint)
             perform_import(found, store, place.pipeline, place.pipeline)

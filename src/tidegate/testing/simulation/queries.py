@@ -1,4 +1,4 @@
-"""Random queries over all operators that run without Spark, each with the answer a run without failures gives."""
+"""Ends of a query: rows, windows, running and whole results, each with the answer a run without failures gives."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import polars as pl
 from tidegate.model.ids import OperatorId
 from tidegate.model.types import LONG, TIMESTAMP_NTZ, Field
 from tidegate.plan.expressions import Column, Expression
+from tidegate.plan.ordering import Sort, SortKey
 from tidegate.plan.relational import (
     Aggregate,
     AggregateCall,
@@ -21,77 +22,23 @@ from tidegate.plan.relational import (
 from tidegate.testing.simulation.keyed import (
     deduplicated,
     forever_deduplicated,
-    joined_streams,
     limited,
+    patient,
     sessions,
     stateful,
 )
-from tidegate.testing.simulation.query import Read, SimulatedQuery, sink
+from tidegate.testing.simulation.query import SimulatedQuery, sink
 from tidegate.testing.simulation.relations import (
-    STEPS,
     WINDOW_US,
-    Names,
     Relation,
     end_of_window,
     long,
     micros,
     project,
-    scan,
-    united,
     window_end,
 )
-from tidegate.testing.simulation.sources import Script
 
 FUNCTIONS = ("count", "sum", "min", "max")
-
-
-def random_query(seed: int, *, arrivals: bool = False, pauses: bool = False) -> SimulatedQuery:
-    """``arrivals``: splits are discovered over time; ``pauses``: sources fall silent and come back."""
-
-    def make(read: Read | None) -> SimulatedQuery:
-        chance, names = random.Random(seed), Names()
-        two = chance.random() < 0.3
-        scripts = [_random_script(chance, arrivals, pauses, scarce=two) for _ in range(1 + two)]
-        first, *others = [
-            _steps(names, chance, scan(names, number, script, _limits(number, read)))
-            for number, script in enumerate(scripts)
-        ]
-        for other in others:
-            if chance.random() < 0.3:
-                return replace(joined_streams(names, first, other, chance), scripts=tuple(scripts), recipe=make)
-            first = _steps(names, chance, united(names, first, other), most=1)
-        query = chance.choice(ENDINGS)(first, chance)
-        rebalanced = two and chance.random() < 0.5
-        return replace(query, rebalanced=rebalanced, scripts=tuple(scripts), recipe=make)
-
-    return make(None)
-
-
-def _limits(number: int, read: Read | None) -> dict[int, int] | None:
-    return None if read is None else read.get(f"source-{number}", {})
-
-
-def _steps(names: Names, chance: random.Random, relation: Relation, most: int = 2) -> Relation:
-    for _ in range(chance.randint(0, most)):
-        relation = chance.choice(STEPS)(names, relation, chance.randint(2, 7))
-    return relation
-
-
-def _random_script(chance: random.Random, arrivals: bool, pauses: bool, *, scarce: bool) -> Script:
-    splits = chance.randint(1, 2 if scarce else 4)
-    return Script(
-        splits=splits,
-        rows_per_split=chance.randint(15, 100),
-        keys=chance.choice((1, 3, 20)),
-        rows_per_second=chance.choice((5, 10, 20)),
-        seed=chance.randint(0, 1_000_000),
-        arrivals_ms=tuple(sorted(chance.randint(0, 20_000) for _ in range(splits))) if arrivals else (),
-        pause_row=chance.randint(5, 20) if pauses else 0,
-        pause_ms=chance.randint(2_000, 12_000) if pauses else 0,
-    )
-
-
-# --- ends of a query -------------------------------------------------------------------------------------------------
 
 
 def _rows(of: Relation, chance: random.Random) -> SimulatedQuery:
@@ -192,6 +139,25 @@ def _running(of: Relation, chance: random.Random) -> SimulatedQuery:
     )
 
 
+def whole_groups(of: Relation, chance: random.Random) -> SimulatedQuery:
+    """A keyed aggregate in complete mode, now and then its largest groups only: each checkpoint's result replaces the one before."""
+    functions = _random_functions(chance)
+    plain = project(of.plan, {"key#k": (of.column("key"), LONG), "value#k": (of.column("value"), LONG)})
+    aggregate = replace(
+        _aggregate("aggregate-0", plain, ("key#k",), functions, "value#k", append=False), mode=OutputMode.COMPLETE
+    )
+    answer = of.rows.group_by("key").agg(*_answers(functions, pl.col("value")))
+    rows: Plan = aggregate
+    if chance.random() < 0.4:
+        order = (SortKey("n", ascending=False, nulls_first=False), SortKey("key#k"))
+        rows = Sort(order=order, limit=2, schema=aggregate.schema, inputs=(aggregate,))
+        answer = answer.sort("n", "key", descending=[True, False]).head(2)
+    last = _public(rows, {"key": Column("key#k", LONG)}, functions)
+    return SimulatedQuery(
+        "whole result", sink(last, OutputMode.COMPLETE), answer, counts=True, groups=("key",), whole=True
+    )
+
+
 def _overall(of: Relation, chance: random.Random) -> SimulatedQuery:
     """No key at all: one group, one subtask has all of it."""
     functions = _random_functions(chance)
@@ -264,3 +230,5 @@ ENDINGS = (
     stateful,
     limited,
 )
+CROWDED_ENDINGS = (_running, forever_deduplicated, patient, patient, patient)
+"""Of which state grows with the number of keys; timers of the stateful code come and go."""

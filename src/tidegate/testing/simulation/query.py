@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -14,8 +14,11 @@ from tidegate.plan.relational import OutputMode, Plan, Sink
 from tidegate.plan.stages import build_graph
 from tidegate.testing.simulation.positions import ALL
 from tidegate.testing.simulation.sources import Script
+from tidegate.testing.simulation.traits import UNCHANGED, Change
 
 MAX_PARALLELISM = 16
+LETTERS_PLACE = "letters"
+MANY_KEYS = 1_000
 Read: TypeAlias = dict[str, dict[int, int]]
 """Source → split → rows read."""
 
@@ -38,11 +41,42 @@ class SimulatedQuery:
     rebalanced: bool = False
     """Rows change slots at a union although nothing asks for it."""
     scripts: tuple[Script, ...] = ()
-    recipe: Callable[[Read | None], SimulatedQuery] | None = None
+    whole: bool = False
+    """Output mode complete: the newest checkpoint's rows are the result."""
+    nullable: bool = False
+    """What rows are counted by may be missing: with a partner that was late it is, in more rows than the answer has."""
+    others: tuple[SimulatedQuery, ...] = ()
+    """Further results of the same input, in sinks of their own."""
+    refused: pl.DataFrame | None = None
+    """Rows that become dead letters; None: such a row would end the attempt."""
+    recipe: Callable[[Read | None, Change], SimulatedQuery] | None = None
 
-    def answer_of(self, read: Read) -> pl.DataFrame:
-        """The answer when no more than this was read."""
-        return self.recipe(read).answer if self.recipe is not None else self.answer
+    @property
+    def results(self) -> tuple[SimulatedQuery, ...]:
+        """One per sink."""
+        return (self, *self.others)
+
+    @property
+    def kinds(self) -> Iterator[str]:
+        """What about it is worth counting."""
+        if len(self.results) > 1:
+            yield "several sinks"
+        if self.refused is not None and self.refused.height:
+            yield "dead letters"
+        if any(one.whole for one in self.results):
+            yield "a whole result"
+        if self.name.startswith(("right join", "full join")):
+            yield self.name.partition(" beside ")[0]
+        if any(script.keys >= MANY_KEYS for script in self.scripts):
+            yield "thousands of keys"
+
+    def of(self, read: Read) -> SimulatedQuery:
+        """What it is when no more than this was read."""
+        return self.recipe(read, UNCHANGED) if self.recipe is not None else self
+
+    def changed(self, change: Change) -> SimulatedQuery:
+        """As a person has rewritten it: another plan, the same answer."""
+        return self.recipe(None, change) if self.recipe is not None and change != UNCHANGED else self
 
     def all_read(self, read: Read) -> bool:
         return all(
@@ -52,7 +86,12 @@ class SimulatedQuery:
         )
 
     def graph(self, parallelism: int) -> JobGraph:
-        graph = build_graph(self.plan, parallelism=parallelism, max_parallelism=MAX_PARALLELISM)
+        graph = build_graph(
+            *(one.plan for one in self.results),
+            parallelism=parallelism,
+            max_parallelism=MAX_PARALLELISM,
+            dead_letter=LETTERS_PLACE if self.refused is not None else "",
+        )
         if not self.rebalanced:
             return graph
         dealt = tuple(

@@ -6,19 +6,15 @@ Columns are always id, key, value and ts. In the plan ``ts`` is a timestamp, in 
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from itertools import count
-from typing import Any
 
 import msgspec
 import polars as pl
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from tidegate.model.ids import OperatorId
 from tidegate.model.types import BOOLEAN, LONG, TIMESTAMP_NTZ, Array, DataType, Field, Schema
-from tidegate.operators.user_functions import LoadedFunction
 from tidegate.plan.expressions import Call, Column, Expression, Literal, Named
 from tidegate.plan.relational import (
     AssignWatermark,
@@ -35,25 +31,27 @@ from tidegate.plan.relational import (
     UdfKind,
     Union,
 )
-from tidegate.testing.processors import load_tally
 from tidegate.testing.simulation.sources import JITTER_US, Script, all_rows
+from tidegate.testing.simulation.user_code import ARROW_FUNCTION, PANDAS_FUNCTION
 
 COLUMNS = ("id", "key", "value", "ts")
 WINDOW_US = 10_000_000
-ARROW_FUNCTION = b"plus seven"
-PANDAS_FUNCTION = b"drop every fifth"
-TALLY = b"tally "
-"""Stateful code; behind it the delay of its timers, in milliseconds."""
+
+
+LETTERS = {"function": pl.String(), "id": pl.Int64()}
+"""What of a dead letter is compared: who refused which row."""
 
 
 @dataclass(frozen=True, slots=True)
 class Relation:
     plan: Plan
     rows: pl.DataFrame
+    refused: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=LETTERS))
+    """Rows that user functions have raised for on the way here."""
 
     def column(self, name: str) -> Column:
-        field = self.plan.schema[COLUMNS.index(name)]
-        return Column(field.name, field.type)
+        own = self.plan.schema[COLUMNS.index(name)]
+        return Column(own.name, own.type)
 
 
 class Names:
@@ -228,24 +226,7 @@ STEPS: tuple[Callable[[Names, Relation, int], Relation], ...] = (
 def united(names: Names, left: Relation, right: Relation) -> Relation:
     """Two inputs with watermarks of their own: the slower one decides."""
     plan = Union(schema=names.columns(), inputs=(left.plan, right.plan))
-    return Relation(plan, pl.concat([left.rows, right.rows]))
-
-
-def load(command: bytes) -> Callable[[Iterator[Any]], Iterator[Any]] | LoadedFunction:
-    """The user functions of simulated plans."""
-    if command.startswith(TALLY):
-        return load_tally(command.removeprefix(TALLY))
-    return {ARROW_FUNCTION: _plus_seven, PANDAS_FUNCTION: _drop_every_fifth}[command]
-
-
-def _plus_seven(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        yield batch.set_column(2, "value", pc.call_function("add", [batch["value"], 7]))
-
-
-def _drop_every_fifth(frames: Iterator[Any]) -> Iterator[Any]:
-    for frame in frames:
-        yield frame[frame["id"] % 5 != 0]
+    return Relation(plan, pl.concat([left.rows, right.rows]), pl.concat([left.refused, right.refused]))
 
 
 def _project(below: Plan, schema: Schema, values: tuple[Expression, ...] | list[Expression]) -> Project:

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 
-from tidegate.operators.ports import SinkConnector, SourceConnector
 from tidegate.plan.relational import Scan, Sink
+from tidegate.ports.sink import SinkConnector
+from tidegate.ports.source import SourceConnector
 from tidegate.testing.simulation.agenda import Agenda
 from tidegate.testing.simulation.chronicle import Chronicle
 from tidegate.testing.simulation.clocks import SKEW_MS_MAX, ProcessClock

@@ -1,4 +1,5 @@
-"""A transactional outside world: prepared output is durable and invisible, committed output is visible for ever.
+"""A transactional outside world: prepared output is durable and invisible, committed output is visible for ever. Of whole results
+the newest counts: an older one that is committed late is none any more, and may have been aborted.
 
 Like Kafka, it keeps rows where they arrived: rows that are sent later stand behind, whichever transaction is committed first.
 """
@@ -14,8 +15,9 @@ import polars as pl
 
 from tidegate.model.errors import Unavailable
 from tidegate.model.ids import Attempt, CheckpointId, OperatorId, SlotIndex
-from tidegate.model.snapshot import Committable
-from tidegate.plan.relational import Sink
+from tidegate.model.snapshot import Committable, Published
+from tidegate.plan.relational import OutputMode, Sink
+from tidegate.ports.sink import SinkConnector, SinkWriter
 from tidegate.testing.simulation.agenda import Agenda
 from tidegate.testing.simulation.faults import Faults, Tally
 
@@ -44,16 +46,25 @@ class SimulatedOutside:
         self.prepared: dict[Transaction, pl.DataFrame] = {}
         self.visible: dict[Transaction, pl.DataFrame] = {}
         self.aborted: set[Transaction] = set()
+        self.made: dict[Transaction, pl.DataFrame] = {}
+        """Everything that was ever prepared."""
+        self.whole: set[OperatorId] = set()
+        """Sinks of which each result takes the place of the one before."""
         self.log: list[tuple[Identity, int]] = []
         """Batches as they arrived, each with the number that its writer gave it."""
         self.batches: dict[Transaction, range] = {}
         """Their numbers."""
+        self.attempts_repeat = False
+        """An older copy of a location does not know all attempts: what one of those had prepared is in the way of its namesake."""
         self.violations: list[str] = []
 
     def prepare(self, transaction: Transaction, rows: pl.DataFrame, batches: range) -> None:
-        if transaction in self.prepared or transaction in self.visible:
+        if transaction in self.visible or (transaction in self.prepared and not self.attempts_repeat):
             self.violations.append(f"{transaction} was prepared twice")
-        self.prepared[transaction] = rows
+        if self.attempts_repeat:
+            # What was aborted was its namesake. A sweep that takes this one is a finding as before.
+            self.aborted.discard(transaction)
+        self.prepared[transaction] = self.made[transaction] = rows
         self.batches[transaction] = batches
 
     def travel(self, land: Callable[[], None]) -> None:
@@ -102,15 +113,26 @@ class SimulatedOutside:
     def _commit_one(self, transaction: Transaction) -> None:
         if transaction in self.visible:
             return
+        newest = self.published(transaction.pipeline, OperatorId(transaction.sink))
+        if OperatorId(transaction.sink) in self.whole and newest is not None and _published(transaction) < newest:
+            self._tally.path("a whole result came after a newer one")
+            return
         if transaction in self.aborted:
             self.violations.append(f"{transaction} was committed after it had been aborted: its rows are lost")
             return
+        if newest is not None and _published(transaction) < newest:
+            self.violations.append(f"{transaction} comes after {newest}: a sink that compares them skips its rows")
         self._agenda.note("outside", f"visible {transaction}")
         rows = self.prepared.pop(transaction, None)
         if rows is None:
             self.violations.append(f"{transaction} was committed but never prepared")
             return
         self.visible[transaction] = rows
+
+    def published(self, pipeline: str, sink: OperatorId) -> Published | None:
+        """The newest output that the outside remembers."""
+        visible = (one for one in self.visible if one.pipeline == pipeline and one.sink == sink)
+        return max(map(_published, visible), default=None)
 
     def sweep(self, pipeline: str, sink: OperatorId, older_than: Attempt, keep: tuple[Committable, ...]) -> None:
         kept = {msgspec.msgpack.decode(committable.payload, type=Transaction) for committable in keep}
@@ -122,7 +144,11 @@ class SimulatedOutside:
                 self.aborted.add(transaction)
 
 
-class SimulatedSinkConnector:
+def _published(transaction: Transaction) -> Published:
+    return Published(Attempt(transaction.attempt), CheckpointId(transaction.checkpoint))
+
+
+class SimulatedSinkConnector(SinkConnector):
     guarantee = "exactly_once"
 
     def __init__(self, outside: SimulatedOutside, pipeline: str) -> None:
@@ -130,10 +156,12 @@ class SimulatedSinkConnector:
         self._pipeline = pipeline
 
     def writer(self, sink: Sink, attempt: Attempt, subtask: SlotIndex) -> SimulatedWriter:
+        if sink.mode is OutputMode.COMPLETE:
+            self._outside.whole.add(sink.id)
         return SimulatedWriter(self._outside, (self._pipeline, sink.id, attempt, subtask))
 
 
-class SimulatedWriter:
+class SimulatedWriter(SinkWriter):
     """Prepared rows are durable once they are settled: a slot that dies in between takes them with it.
 
     Batches travel in the background, one after the other: the next one leaves when the one before has arrived.

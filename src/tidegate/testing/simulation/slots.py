@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import polars as pl
@@ -21,11 +21,15 @@ from tidegate.runtime.slot import SlotRuntime
 from tidegate.state.codec import decode_chunk
 from tidegate.state.encoded import Encoded
 from tidegate.testing.simulation.location import Location
-from tidegate.testing.simulation.relations import load
 from tidegate.testing.simulation.setting import Setting
+from tidegate.testing.simulation.state_watch import StateWatch
+from tidegate.testing.simulation.user_code import CALLS, load
 
 INLINE_BYTES_MAX = 900
 """Far below the real limit, so that small simulated states are stored as chunks now and inlined then."""
+
+CALLS_PER_BATCH = 20
+"""About: a function of single rows fails as often per batch as one of batches."""
 
 NAP_MS = (15, 60)
 """A loop that has nothing to do is called again after this long at least, as on a busy machine."""
@@ -57,6 +61,7 @@ class SimulatedSlot:
     ) -> None:
         self._setting = setting
         self._agenda = setting.agenda
+        self._watch = StateWatch(setting.tally)
         self._location = location
         self._config = config
         self._graph = graph
@@ -115,22 +120,25 @@ class SimulatedSlot:
             self._read_chunk,
             now_ms=self.clock.now_ms(),
             load=self._load,
+            entries=self._watch.entries,
         )
         for early in self._early:
             early(self._runtime)
         self._early.clear()
         self._schedule_turn(0)
 
-    def _load(self, command: bytes) -> Callable[[Iterator[object]], Iterator[object]] | LoadedFunction:
+    def _load(self, command: bytes) -> Callable[..., object] | LoadedFunction:
         function = load(command)
-        if isinstance(function, LoadedFunction):
+        if isinstance(function, LoadedFunction) or self._config.dead_letter:
+            # With dead letters whatever a function raises says that the row is bad, for ever.
             return function
+        calls = CALLS_PER_BATCH if command in CALLS else 1
 
-        def flaky(batches: Iterator[object]) -> Iterator[object]:
-            if self._agenda.chance(self._setting.faults.user_function_raises):
+        def flaky(*arguments: object) -> object:
+            if self._agenda.chance(self._setting.faults.user_function_raises / calls):
                 self._setting.tally.fault("user_function_raises")
                 raise ConnectionError("the service that the function calls does not answer")
-            return function(batches)
+            return function(*arguments)
 
         return flaky
 
@@ -141,7 +149,9 @@ class SimulatedSlot:
                 # A fenced attempt may come too late; nobody else.
                 self._setting.violate(f"{self.who} restores {handle.name}, which was deleted")
             raise CorruptSnapshot(f"{handle.name} is missing")
-        return decode_chunk(data, handle.name)
+        rows = decode_chunk(data, handle.name)
+        self._watch.restored(handle, rows)
+        return rows
 
     @property
     def metrics(self) -> tuple[OperatorMetrics, ...]:
@@ -273,6 +283,7 @@ class SimulatedSlot:
         if not self.alive:
             return
         snapshots: tuple[OperatorSnapshot, ...] = done.snapshots
+        self._watch.stored(snapshots)
         self._with_runtime(
             lambda runtime: runtime.stored(persist.checkpoint, persist.subtask, snapshots, async_ms=float(took_ms))
         )

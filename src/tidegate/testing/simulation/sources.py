@@ -11,6 +11,7 @@ import polars as pl
 
 from tidegate.model.snapshot import Split
 from tidegate.plan.relational import Scan
+from tidegate.ports.source import SourceConnector, SplitEnumerator, SplitReader
 from tidegate.testing.simulation.positions import ALL
 
 JITTER_US = 3_000_000
@@ -83,7 +84,7 @@ class KnownSplits(msgspec.Struct, frozen=True, array_like=True):
     stop: int
 
 
-class ScriptedEnumerator:
+class ScriptedEnumerator(SplitEnumerator):
     """Finds splits as they arrive. Bounded once the last one is known: then, and only then, the source can end."""
 
     def __init__(self, script: Script) -> None:
@@ -115,7 +116,7 @@ class ScriptedEnumerator:
         return self._stop >= self._script.splits
 
 
-class ScriptedReader:
+class ScriptedReader(SplitReader):
     """Rows become available with time, counted from the moment the split was opened here. ``hurry``: all at once."""
 
     def __init__(
@@ -167,11 +168,8 @@ class ScriptedReader:
     def describe(self) -> str:
         return f"split {self._split} row {self._next}"
 
-    def close(self) -> None:
-        return None
 
-
-class ScriptedSource:
+class ScriptedSource(SourceConnector):
     def __init__(self, scan: Scan, clock: Clock, hurry: Callable[[], bool]) -> None:
         self._scan = scan
         self._clock = clock

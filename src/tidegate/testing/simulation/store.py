@@ -5,9 +5,9 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable
 
-from tidegate.checkpoint.ports import AlreadyThere, Created, CreateOutcome
 from tidegate.model.errors import Unavailable
 from tidegate.model.os_errors import explain
+from tidegate.ports.store import AlreadyThere, BlobStore, Created, CreateOutcome
 from tidegate.testing.simulation.agenda import Agenda
 from tidegate.testing.simulation.faults import Faults, Tally
 
@@ -16,8 +16,8 @@ QUICK_MS = (1, 80)
 SLOW_MS = (1_000, 6_000)
 
 
-class SimulatedStore:
-    """Implements ``checkpoint.ports.BlobStore``. ``objects`` is the truth; ``attic`` keeps what was deleted, for auditors."""
+class SimulatedStore(BlobStore):
+    """``objects`` is the truth; ``attic`` keeps what was deleted, for auditors."""
 
     def __init__(self, agenda: Agenda, faults: Faults, tally: Tally) -> None:
         self._agenda = agenda

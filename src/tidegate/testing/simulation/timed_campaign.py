@@ -14,6 +14,7 @@ WORLDS = (
     "a union below one withWatermark",
     "a union of streams",
     "an empty split",
+    "bursts of several batches",
     "equal times",
     "files and logs together",
     "files without a pause",

@@ -14,6 +14,7 @@ FAVOURED = 0.9
 RANGE_US = 20_000_000
 """Rows of one file lie as far apart: far beyond any delay."""
 FUTURE_US = 3_600_000_000
+LONG_BURSTS = "bursts of several batches"
 BURST_MS = 200
 """Shorter than the time between two looks: nothing in it certainly came before anything else in it."""
 
@@ -49,7 +50,8 @@ class Dice:
 def random_files(dice: Dice, number: int, *, delay_us: int | None, bounded: bool, endless: bool = False) -> TimedScript:
     """``endless``: for seconds a new one with every look."""
     chance = dice.chance
-    count = chance.choice((4, 5, 6, 8)) if dice.shows_much else chance.choice((1, 2, 3, 3, 4, 5, 6, 8, 12, 20))
+    some = (8, 12) if LONG_BURSTS in dice.favoured else (4, 5, 6, 8)
+    count = chance.choice(some) if dice.shows_much else chance.choice((1, 2, 3, 3, 4, 5, 6, 8, 12, 20))
     arrivals = _steady(chance) if endless else _arrivals(dice, count)
     if bounded:
         arrivals = [0] * len(arrivals)
@@ -68,6 +70,8 @@ def random_files(dice: Dice, number: int, *, delay_us: int | None, bounded: bool
         dice.kinds.add("many splits per reader")
     # A limit would end cohorts that nothing else ends.
     limit = chance.randint(1, 3) if not endless and dice.kind("a limit per trigger", 0.25) else 0
+    if limit and LONG_BURSTS in dice.favoured:
+        limit = max(2, limit)
     return TimedScript(
         number=number,
         splits=tuple(_with_statistics(dice, splits)),
@@ -94,9 +98,13 @@ def _arrivals(dice: Dice, count: int) -> list[int]:
             return [n * 700 + chance.randint(0, 200) for n in range(min(count, 8))]
         case "bursts":
             moment, found = 0, list[int]()
+            several = LONG_BURSTS in dice.favoured
+            if several:
+                dice.kinds.add(LONG_BURSTS)
             while len(found) < count:
-                found += [moment + chance.randint(0, BURST_MS) for _ in range(chance.randint(2, 4))]
-                moment += chance.choice((400, 900, 2_000))
+                size = chance.randint(1, 7) if several else chance.randint(2, 4)
+                found += [moment + chance.randint(0, BURST_MS) for _ in range(size)]
+                moment += chance.choice((900, 2_000) if several else (400, 900, 2_000))
             return found[:count]
         case "a burst after silence":
             first = chance.randint(0, count // 2)

@@ -16,7 +16,7 @@ from tidegate.testing.simulation.driver import SimulatedDriver
 from tidegate.testing.simulation.faults import Faults
 from tidegate.testing.simulation.judging import visible_rows
 from tidegate.testing.simulation.lateness import Lateness, floored
-from tidegate.testing.simulation.people import Manner
+from tidegate.testing.simulation.manner import Manner
 from tidegate.testing.simulation.positions import rows_read
 from tidegate.testing.simulation.timed_judging import TimedJudge
 from tidegate.testing.simulation.timed_queries import STATEFUL, timed_query

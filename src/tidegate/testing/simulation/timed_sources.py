@@ -9,9 +9,10 @@ from dataclasses import dataclass
 import msgspec
 import polars as pl
 
+from tidegate.eventtime.batches import Batches, Limits
 from tidegate.model.snapshot import Split
-from tidegate.operators.ports import SplitReader
 from tidegate.plan.relational import Scan
+from tidegate.ports.source import SourceConnector, SplitEnumerator, SplitReader
 from tidegate.testing.simulation.chronicle import Chronicle, Emptiness
 from tidegate.testing.simulation.sources import Clock
 from tidegate.testing.simulation.timed import TimedScript, timed_rows
@@ -22,9 +23,11 @@ class KnownFiles(msgspec.Struct, frozen=True, array_like=True):
 
     first: int
     splits: tuple[int, ...]
+    cuts: tuple[int, ...] = ()
+    """Numbers of those that begin a batch."""
 
 
-class TimedEnumerator:
+class TimedEnumerator(SplitEnumerator):
     """Finds files as they appear, in the order of their modification times, or of their statistics."""
 
     def __init__(self, script: TimedScript, chronicle: Chronicle, attempt: int, chance: random.Random) -> None:
@@ -36,6 +39,9 @@ class TimedEnumerator:
         self._splits: list[int] = []
         self._ever: set[int] = set()
         self._looked = False
+        self._batches = Batches(Limits(files=script.limit))
+        self._cuts: set[int] = set()
+        self._is_done: Callable[[int], bool] = frozenset[int]().__contains__
         self.ordered = self.endless = script.ordered
 
     def discover(self, now_ms: int, began_ms: int | None = None) -> tuple[Split, ...]:
@@ -52,6 +58,9 @@ class TimedEnumerator:
             fresh.sort(key=lambda n: (script.splits[n].appears_ms, n))
         else:
             fresh.sort(key=lambda n: (script.splits[n].earliest_us or 0, n))
+        if not fresh:
+            self._batches.rest()
+        self._cuts.update(number for number, _ in enumerate(fresh, self._stop) if self._batches.begins(1))
         self._splits += fresh
         self._ever.update(fresh)
         self._looked = True
@@ -70,12 +79,11 @@ class TimedEnumerator:
 
     def _split(self, number: int) -> Split:
         index = self._splits[number - self._first]
-        cut = bool(self._script.limit) and number > 0 and number % self._script.limit == 0
         return Split(
             number=number,
             payload=str(index).encode(),
             earliest_us=self._script.splits[index].earliest_us,
-            cut=cut,
+            cut=number in self._cuts,
         )
 
     def forget(self, below: int) -> None:
@@ -85,7 +93,10 @@ class TimedEnumerator:
     def snapshot(self) -> bytes:
         # What was forgotten is told from the modification times in a real source. Here all splits ever found say it.
         gone = sorted(self._ever - set(self._splits))
-        return msgspec.msgpack.encode((KnownFiles(self._first, tuple(self._splits)), gone))
+        return msgspec.msgpack.encode((KnownFiles(self._first, tuple(self._splits), tuple(sorted(self._cuts))), gone))
+
+    def learn_done(self, is_done: Callable[[int], bool]) -> None:
+        self._is_done = is_done
 
     def restore(self, state: bytes, known: tuple[Split, ...]) -> tuple[Split, ...]:
         if not state:
@@ -96,6 +107,9 @@ class TimedEnumerator:
         missing = {one.number for one in known} - set(range(self._first, self._stop))
         if missing:
             raise ValueError(f"splits {sorted(missing)} are open and not known")
+        for number in range(self._first, self._stop):
+            if self._batches.resume(1, cut=number in files.cuts, done=self._is_done(number)):
+                self._cuts.add(number)
         return tuple(map(self._split, range(self._first, self._stop)))
 
     @property
@@ -115,7 +129,7 @@ class _World:
     slot: str
 
 
-class TimedSource:
+class TimedSource(SourceConnector):
     def __init__(
         self, scan: Scan, script: TimedScript, chronicle: Chronicle, clock: Clock, hurry: Callable[[], bool], slot: str
     ) -> None:
@@ -128,7 +142,7 @@ class TimedSource:
         return (LogReader if world.script.ordered else FileReader)(world, number, start)
 
 
-class _Reader:
+class _Reader(SplitReader):
     """Position and rows; what both kinds have in common."""
 
     def __init__(self, world: _World, split: int, start: int) -> None:
@@ -157,9 +171,6 @@ class _Reader:
     def describe(self) -> str:
         return f"split {self._split} row {self._next}"
 
-    def close(self) -> None:
-        return None
-
 
 class FileReader(_Reader):
     """All rows are there; a slow file hands them out in portions."""
@@ -186,15 +197,13 @@ class FileReader(_Reader):
 class LogReader(_Reader):
     """Asks its broker, which answers after a while, or not at all: with rows, or that nothing is behind the position."""
 
-    finished = False
-
     def __init__(self, world: _World, split: int, start: int) -> None:
         super().__init__(world, split, start)
         self._asked_ms: int | None = None
         self._emptiness: Emptiness | None = None
         self._known = start
         """The log reaches at least up to here."""
-        self.empty_answers = 0
+        self._empty_answers = 0
 
     def read(self, rows_max: int, now_ms: int) -> pl.DataFrame | None:
         del now_ms
@@ -221,11 +230,19 @@ class LogReader(_Reader):
             return self._next
         self._asked_ms = None
         if (end := sum(ready_ms <= answered_ms for ready_ms in one.ready_ms)) <= self._next:
-            self.empty_answers += 1
+            self._empty_answers += 1
             self._emptiness = self._chronicle.answered_empty(
                 self._script.source, self._split, self._emptiness, self._next, at_ms
             )
         return end
+
+    @property
+    def finished(self) -> bool:
+        return False
+
+    @property
+    def empty_answers(self) -> int:
+        return self._empty_answers
 
     @property
     def awaits_rows(self) -> bool:

@@ -11,7 +11,7 @@ from enum import Enum
 
 from tidegate.testing.simulation.lateness import Stream
 from tidegate.testing.simulation.timed import TimedScript
-from tidegate.testing.simulation.timed_files import Dice, random_files
+from tidegate.testing.simulation.timed_files import LONG_BURSTS, Dice, random_files
 from tidegate.testing.simulation.timed_logs import quiet_files, quiet_log, random_log
 
 DELAYS_US = (0, 0, 500_000, 2_000_000, 10_000_000)
@@ -88,9 +88,20 @@ THEMES: dict[str, _Theme] = {
 }
 
 
+LIMITED_BURSTS = _Theme(
+    frozenset({"a limit per trigger", "files: bursts", "times: one time range", "statistics: none", LONG_BURSTS})
+)
+"""Instead of every second world about limits."""
+
+
+def _theme(seed: int, chance: random.Random) -> _Theme | None:
+    theme = THEMES[chance.choice(tuple(THEMES))] if chance.random() < 0.6 else None
+    return LIMITED_BURSTS if theme is THEMES["limits"] and seed % 2 else theme
+
+
 def random_world(seed: int) -> TimedWorld:
     chance = random.Random(seed ^ 0xE7E7)
-    theme = THEMES[chance.choice(tuple(THEMES))] if chance.random() < 0.6 else None
+    theme = _theme(seed, chance)
     dice = Dice(chance, origin_us=chance.choice(ORIGINS_US), favoured=theme.favoured if theme else frozenset())
     meeting = chance.choice(theme.meetings if theme else MEETINGS)
     idle_timeout_ms = chance.choice((400, 1_000))

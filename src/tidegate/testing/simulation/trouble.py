@@ -11,16 +11,17 @@ from tidegate.testing.simulation.slots import SimulatedSlot
 
 
 class Trouble:
-    def __init__(self, setting: Setting, people: People) -> None:
+    def __init__(self, setting: Setting, everybody: list[People]) -> None:
         self._setting = setting
         self._agenda = setting.agenda
-        self._people = people
+        self._everybody = everybody
         setting.on_moment = self.at
         setting.chronicle.on_read = lambda: self.at(Moment.READ)
 
     def at(self, moment: Moment) -> None:
         """A split is on its way to be settled: now, or a moment later, a process dies."""
-        faults, drivers = self._setting.faults, self._people.living
+        faults, people = self._setting.faults, self._everybody[0]
+        drivers = people.living
         if not faults.settling_crash or not drivers or not self._happens("settling_crash"):
             return
         self._setting.tally.path(f"a process dies when {moment.value}")
@@ -30,16 +31,18 @@ class Trouble:
             slot = self._agenda.random.choice(running)
             self._agenda.soon(0, 40, lambda: self._kill_slot(driver, slot))
         else:
-            self._agenda.soon(0, 40, lambda: self._kill_driver(driver))
+            self._agenda.soon(0, 40, lambda: self._kill_driver(people, driver))
 
     def every_second(self) -> None:
-        self._people.start_if_alone()
-        for driver in self._people.living:
-            self._with_driver(driver)
-            running = [slot for slot in driver.slots if slot.alive]
-            if running:
-                self._with_slot(driver, self._agenda.random.choice(running))
-        self._with_store()
+        for people in self._everybody:
+            if people.finished_ms is None:
+                people.start_if_alone()
+            for driver in people.living:
+                self._with_driver(people, driver)
+                running = [slot for slot in driver.slots if slot.alive]
+                if running:
+                    self._with_slot(driver, self._agenda.random.choice(running))
+            self._with_store(people)
 
     def _happens(self, kind: str) -> bool:
         """Counted when it does."""
@@ -48,10 +51,10 @@ class Trouble:
         self._setting.tally.fault(kind)
         return True
 
-    def _with_driver(self, driver: SimulatedDriver) -> None:
-        agenda, people = self._agenda, self._people
+    def _with_driver(self, people: People, driver: SimulatedDriver) -> None:
+        agenda = self._agenda
         if self._happens("driver_crash"):
-            agenda.soon(0, 999, lambda: self._kill_driver(driver))
+            agenda.soon(0, 999, lambda: self._kill_driver(people, driver))
         if self._happens("driver_freeze"):
             driver.freeze(agenda.random.randint(500, 12_000))
             agenda.soon(500, 3_000, people.start)
@@ -84,8 +87,8 @@ class Trouble:
         if agenda.chance(faults.channel_broken) and slot.break_channel():
             tally.fault("channel_broken")
 
-    def _with_store(self) -> None:
-        store = self._people.location.store
+    def _with_store(self, people: People) -> None:
+        store = people.location.store
         if self._agenda.chance(self._setting.faults.storage_full):
             store.fill_up(self._agenda.random.randint(500, 8_000))
         if self._agenda.chance(self._setting.faults.storage_throttled):
@@ -101,7 +104,15 @@ class Trouble:
             slot.kill("kill -9")
             driver.slot_died(slot)
 
-    def _kill_driver(self, driver: SimulatedDriver) -> None:
-        if driver.alive:
-            driver.crash()
-            self._agenda.soon(200, 3_000, self._people.start_if_alone)
+    def _kill_driver(self, people: People, driver: SimulatedDriver) -> None:
+        if not driver.alive:
+            return
+        driver.crash()
+        self._agenda.soon(200, 3_000, people.start_if_alone)
+        for others in self._everybody:
+            # The pipelines of a job live in one process.
+            beside = others.living[-1:] if others is not people else []
+            for one in beside:
+                self._setting.tally.path("both pipelines of a job die together")
+                one.crash()
+                self._agenda.soon(200, 3_000, others.start_if_alone)

@@ -129,7 +129,7 @@ def _ack(subtask: SubtaskId, checkpoint: CheckpointId) -> SubtaskAcked:
         snapshot = OperatorSnapshot(operator=SOURCE, subtask=index, source=SourceProgress())
     else:
         name = chunk_name(AGGREGATE, Attempt(1), index, checkpoint, 0)
-        chunk = ChunkHandle(name=name, groups=KeyGroupRange(0, 1), rows=1, size_bytes=1, checksum=0)
+        chunk = ChunkHandle(name=name, groups=KeyGroupRange(index, index + 1), rows=1, size_bytes=1, checksum=0)
         snapshot = OperatorSnapshot(operator=AGGREGATE, subtask=index, chunks=(chunk,))
     return SubtaskAcked(
         attempt=Attempt(1),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import polars as pl
 
@@ -13,15 +13,17 @@ from tidegate.model.elements import CheckpointKind
 from tidegate.testing.simulation.agenda import Agenda
 from tidegate.testing.simulation.auditors import Cut
 from tidegate.testing.simulation.faults import Faults, Tally, random_faults
-from tidegate.testing.simulation.judging import Promise, judge, visible_rows
-from tidegate.testing.simulation.location import location_number
+from tidegate.testing.simulation.judging import Promise, judge, judge_all, visible_rows
+from tidegate.testing.simulation.location import SECOND, location_number
+from tidegate.testing.simulation.manner import Manner
 from tidegate.testing.simulation.order import disorder
-from tidegate.testing.simulation.people import Manner, People
+from tidegate.testing.simulation.people import People
 from tidegate.testing.simulation.positions import rows_read
-from tidegate.testing.simulation.queries import random_query
 from tidegate.testing.simulation.query import SimulatedQuery
+from tidegate.testing.simulation.random_queries import random_query
 from tidegate.testing.simulation.setting import setting_of
 from tidegate.testing.simulation.sinks import SimulatedOutside, Transaction
+from tidegate.testing.simulation.traits import Traits, random_traits
 from tidegate.testing.simulation.trouble import Trouble
 
 TROUBLE_MS = (4_000, 25_000)
@@ -32,8 +34,11 @@ PATIENCE_MS = 240_000
 AFTERMATH_MS = 20_000
 """How long late writes and zombies may still act after the query has finished."""
 LEFTOVERS_MAX = 20
-"""Objects that nobody needs and that are still there at the end: what landed late, what could not be deleted at once."""
+"""Objects that nobody needs and that are still there at the end: what landed late, what could not be deleted at once; and one for each
+entry of the newest manifest, because no cleanup follows the last checkpoint."""
 STEPS_MAX = 400_000
+SECOND_QUERY = 0x5EC0
+"""Makes of a seed another one: for the second query of a job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +77,7 @@ class Simulation:
         faults: Faults | None = None,
         query: SimulatedQuery | None = None,
         manner: Manner | None = None,
+        traits: Traits | None = None,
         rules: Rules | None = None,
         inheritance: Inheritance | None = None,
         keep_trace: bool = False,
@@ -79,11 +85,23 @@ class Simulation:
         self._seed = seed
         self._agenda = agenda = Agenda(seed, keep_trace=keep_trace)
         self._tally = Tally()
-        self.manner = manner or _random_manner(random.Random(seed ^ 0xA11CE))
-        self.query = query or _query_of(seed, self.manner)
+        if query is not None:
+            traits = Traits()
+        elif traits is None:
+            traits = random_traits(seed)
+        crowd = Manner(bounded=False) if traits.crowded else None
+        self.manner = manner or crowd or _random_manner(random.Random(seed ^ 0xA11CE))
+        if traits.crowded:
+            self.manner = replace(self.manner, crowded=True)
+        self.query = query or _query_of(seed, self.manner, traits)
         self._setting = setting_of(agenda, random_faults(seed) if faults is None else faults, self._tally)
         self.people = People(self._setting, self.query, self.manner, rules or Rules(), self._on_damage)
-        self._trouble = Trouble(self._setting, self.people)
+        self.everybody = [self.people]
+        """One group of people per pipeline of the job."""
+        if traits.two_pipelines:
+            other = _query_of(seed + SECOND_QUERY, self.manner, Traits())
+            self.everybody.append(People(self._setting, other, self.manner, rules or Rules(), self._on_damage, SECOND))
+        self._trouble = Trouble(self._setting, self.everybody)
         self._peace_ms = agenda.random.randint(*TROUBLE_MS)
         self._gave_up = False
         self._inherited = inheritance
@@ -102,7 +120,8 @@ class Simulation:
         self._peace_ms = 0
 
     def run(self) -> Verdict:
-        self.people.start()
+        for people in self.everybody:
+            people.start()
         self._agenda.after(1_000, self._every_second)
         while not self._over and self._agenda.run_next():
             pass
@@ -136,17 +155,27 @@ class Simulation:
 
     @property
     def _over(self) -> bool:
-        now_ms, finished_ms = self._agenda.now_ms, self.people.finished_ms
+        now_ms, finished_ms = self._agenda.now_ms, self._finished_ms
         if finished_ms is not None:
             return now_ms > finished_ms + (self.aftermath_ms if self._inherited is None else 0)
         return self._gave_up or self._agenda.steps >= STEPS_MAX or now_ms > self._peace_ms + self.patience_ms
+
+    @property
+    def _finished_ms(self) -> int | None:
+        """When the last of the job's pipelines had finished."""
+        last_ms = 0
+        for people in self.everybody:
+            if people.finished_ms is None:
+                return None
+            last_ms = max(last_ms, people.finished_ms)
+        return last_ms
 
     def _on_damage(self, what: str) -> None:
         self._setting.violate(what)
         self._gave_up = True
 
     def _every_second(self) -> None:
-        if self.people.finished_ms is not None:
+        if self._finished_ms is not None:
             return
         self._agenda.after(1_000, self._every_second)
         if self._agenda.now_ms >= self._peace_ms:
@@ -156,8 +185,8 @@ class Simulation:
 
     def _watch_recovery(self) -> None:
         """Liveness: checkpoints complete again. Once one has, the rest of the input comes at once: nothing new would be seen."""
-        last_ms = self.people.auditor.last_completed_ms
-        if last_ms is not None and last_ms > self._peace_ms:
+        last_ms = [people.auditor.last_completed_ms for people in self.everybody if people.finished_ms is None]
+        if all(one is not None and one > self._peace_ms for one in last_ms):
             self._setting.hurry = True
         elif self._agenda.now_ms > self._peace_ms + RECOVERY_MS and not self._gave_up:
             self._on_damage(
@@ -169,44 +198,64 @@ class Simulation:
     def _audit(self) -> None:
         if self._gave_up:
             return
-        if self.people.finished_ms is None:
+        for people in self.everybody:
+            self._audit_pipeline(people)
+        if len(self.everybody) > 1:
+            self._tally.path("judged: two pipelines of one job")
+
+    def _audit_pipeline(self, people: People) -> None:
+        if people.finished_ms is None:
             self._setting.violate(
                 f"the faults stopped at {self._peace_ms} ms, but at {self._agenda.now_ms} ms the query has not finished"
             )
             return
-        lineage = self.people.auditor.lineage()
+        lineage = people.auditor.lineage()
         if not lineage:
             self._setting.violate("the query finished without a manifest")
             return
-        newest = self.people.auditor.manifest(lineage[0])
-        self._audit_output(newest)
-        leftovers = self.people.auditor.leftovers()
-        if leftovers > LEFTOVERS_MAX:
+        newest = people.auditor.manifest(lineage[0])
+        self._audit_output(people, newest)
+        leftovers = people.auditor.leftovers()
+        if leftovers > LEFTOVERS_MAX + len(newest.operators):
             self._setting.violate(f"{leftovers} objects are in the location that no retained checkpoint needs")
-        for key in sorted(newest.chunk_keys() - self.people.location.store.objects.keys()):
+        for key in sorted(newest.chunk_keys() - people.location.store.objects.keys()):
             self._setting.violate(f"{key} is named by checkpoint {newest.ref} and was deleted")
 
-    def _audit_output(self, newest: Manifest) -> None:
-        read = rows_read(newest)
-        if not self.people.drained and not self.query.all_read(read):
+    def _audit_output(self, people: People, newest: Manifest) -> None:
+        read, visible = rows_read(newest), self._setting.outside.visible
+        if not people.drained and not people.query.all_read(read):
             self._setting.violate(f"the query finished and has not read everything: {read}")
-        answer = self.query.answer_of(read) if self.people.drained else self.query.answer
-        found = visible_rows(self.query, self._setting.outside.visible)
-        promise = self.manner.promise
-        if self.query.windowed and self._went_on_after_drain(newest) and promise is Promise.EXACTLY_ONCE:
+        query = people.query.of(read) if people.drained else people.query
+        late = self._went_on_after_drain(people, newest)
+
+        def promise_of(result: SimulatedQuery) -> Promise | None:
+            promise = self.manner.promise
+            if promise is not Promise.EXACTLY_ONCE:
+                return promise
+            if result.windowed and late:
+                # Rows that may be missing and may come twice: then there is nothing left to promise.
+                return None if people.repeats else Promise.LATE_ROWS_DROPPED
+            return Promise.REPEATS if people.repeats else promise
+
+        if late and query.windowed:
             self._tally.path("went on from a drained checkpoint")
-            promise = Promise.LATE_ROWS_DROPPED
-        wrong = judge(self.query, answer, found, promise)
-        if wrong is not None:
+        if people.repeats:
+            self._tally.path("judged: rows of lost checkpoints come twice")
+        for wrong in judge_all(query, visible, people.family, promise_of):
             self._setting.violate(wrong)
         self._tally.path(f"judged: {self.manner.promise.name.lower().replace('_', ' ')}")
-        if self.manner.promise is Promise.AT_LEAST_ONCE and judge(self.query, answer, found, Promise.EXACTLY_ONCE):
-            self._tally.path("rows counted twice, as at-least-once allows")
+        for kind in query.kinds:
+            self._tally.path(f"judged: {kind}")
+        if self.manner.promise is Promise.AT_LEAST_ONCE:
+            found = visible_rows(query, visible, people.family)
+            if judge(query, query.answer, found, Promise.EXACTLY_ONCE):
+                self._tally.path("rows counted twice, as at-least-once allows")
 
-    def _went_on_after_drain(self, newest: Manifest) -> bool:
+    @staticmethod
+    def _went_on_after_drain(people: People, newest: Manifest) -> bool:
         """A driver died before it could say that all is drained, and somebody started again: what is read then is late."""
-        stored = [manifest for auditor in self.people.auditors for manifest in auditor.manifests]
-        return self.people.drained and any(
+        stored = [manifest for auditor in people.auditors for manifest in auditor.manifests]
+        return people.drained and any(
             one.kind is CheckpointKind.FINAL and (one.pipeline, one.ref) != (newest.pipeline, newest.ref)
             for one in stored
         )
@@ -225,5 +274,6 @@ def _random_manner(chance: random.Random) -> Manner:
             return Manner()
 
 
-def _query_of(seed: int, manner: Manner) -> SimulatedQuery:
-    return random_query(seed ^ 0xC0FFEE, arrivals=not manner.bounded and not manner.pauses, pauses=manner.pauses)
+def _query_of(seed: int, manner: Manner, traits: Traits) -> SimulatedQuery:
+    arrivals = not manner.bounded and not manner.pauses
+    return random_query(seed ^ 0xC0FFEE, arrivals=arrivals, pauses=manner.pauses, traits=traits)

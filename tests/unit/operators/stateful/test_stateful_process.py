@@ -12,7 +12,7 @@ from tidegate.model import types as t
 from tidegate.model.errors import CorruptSnapshot, UserCodeFailed
 from tidegate.model.types import Field
 from tidegate.operators import stateful_process as module
-from tidegate.operators.protocol import Restored, Timed
+from tidegate.operators.protocol import Restored
 from tidegate.plan.keyed import TimeMode
 from tidegate.testing.processors import Tally
 
@@ -58,7 +58,7 @@ def test_event_time_timers_fire_once_in_the_order_of_their_times() -> None:
 
 def test_it_asks_to_be_told_the_time_of_the_next_timer_in_processing_time() -> None:
     one = operator(process(TimeMode.PROCESSING, delay_ms=100))
-    assert isinstance(one, Timed) and one.next_time_ms == float("inf")
+    assert one.next_time_ms == float("inf")
     one.tell_time(NOW_MS)
     rows(one.on_batch(batch(("a", 1, "x"))))
     assert one.next_time_ms == NOW_MS + 100

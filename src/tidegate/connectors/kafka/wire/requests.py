@@ -25,7 +25,8 @@ from tidegate.connectors.kafka.wire.codec import (
 Answer = TypeVar("Answer")
 
 CLIENT_ID = "tidegate"
-_TRANSACTION = 1  # the kind of key FindCoordinator looks for
+GROUP, TRANSACTION = 0, 1
+"""The kinds of keys that FindCoordinator looks for."""
 
 
 def request_header(api_key: int, version: int, correlation: int) -> bytes:
@@ -70,7 +71,7 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Coordinator:
-    """Who keeps a transactional id, or why nobody knows."""
+    """Who keeps a transactional id or a consumer group, or why nobody knows."""
 
     error: int
     address: Address
@@ -120,7 +121,7 @@ class SaslAnswer:
     mechanisms: tuple[str, ...] = ()
 
 
-def find_coordinator(transactional_id: str) -> Request[Coordinator]:
+def find_coordinator(key: str, kind: int = TRANSACTION) -> Request[Coordinator]:
     def read(reader: Reader) -> Coordinator:
         reader.int32()  # how long we were throttled
         if reader.length() != 1:
@@ -130,7 +131,7 @@ def find_coordinator(transactional_id: str) -> Request[Coordinator]:
         host, port, error = reader.text(), reader.int32(), reader.int16()
         return Coordinator(error, Address(host, port))
 
-    return Request("FindCoordinator", 10, 4, int8(_TRANSACTION) + array((string(transactional_id),)), read)
+    return Request("FindCoordinator", 10, 4, int8(kind) + array((string(key),)), read)
 
 
 def end_transaction(transactional_id: str, producer_id: int, epoch: int, *, commit: bool) -> Request[int]:

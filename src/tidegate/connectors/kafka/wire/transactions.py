@@ -30,6 +30,8 @@ Result = TypeVar("Result")
 
 OPEN_STATES = ("Ongoing",)
 """A transaction with records that nobody has ended or is ending."""
+EVERY_STATE: tuple[str, ...] = ()
+"""Brokers that are asked for no state in particular name all ids."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,12 +119,18 @@ class Transactions(Brokers):
 
     def open_ids(self, prefix: str) -> tuple[str, ...]:
         """Transactional ids that begin so and have a transaction open, on all brokers."""
+        return self._ids(prefix, OPEN_STATES)
 
+    def known_ids(self, prefix: str) -> tuple[str, ...]:
+        """Transactional ids that begin so and that a broker remembers, whatever became of their transactions."""
+        return self._ids(prefix, EVERY_STATE)
+
+    def _ids(self, prefix: str, states: tuple[str, ...]) -> tuple[str, ...]:
         def once() -> tuple[str, ...]:
             found: set[str] = set()
             self._brokers = self._any(brokers())
             for address in self._brokers:
-                listing = self._ask(address, list_transactions(OPEN_STATES))
+                listing = self._ask(address, list_transactions(states))
                 if listing.error:
                     raise Refused(listing.error, "the list of transactions")
                 found.update(one.transactional_id for one in listing.transactions)

@@ -6,7 +6,7 @@ Implemented in ``connectors/files`` for a local disk and in ``storage/`` for obj
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import IO, NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import IO, NamedTuple, Protocol, TypeAlias
 
 
 class FileStatus(NamedTuple):
@@ -150,10 +150,3 @@ class RemoteDirectory(OutputDirectory, Protocol):
 
 OpenDirectory: TypeAlias = Callable[[str], RemoteDirectory]
 """From a URL to the directory there. Asks nobody; raises InvalidQuery for one that names no store."""
-
-
-@runtime_checkable
-class ReachesDirectories(Protocol):
-    """Either side of a source or sink whose directory may lie elsewhere. Told how to open it before anything else is asked of it."""
-
-    def reach(self, open_directory: OpenDirectory) -> None: ...

@@ -1,0 +1,83 @@
+"""The roles of a sink."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import polars as pl
+
+from tidegate.model.batch_ids import BatchIds
+from tidegate.model.ids import Attempt, CheckpointId, SlotIndex
+from tidegate.model.snapshot import Committable, Published
+from tidegate.plan.relational import Sink
+from tidegate.ports.side import ConnectorSide
+
+
+class SinkWriter(ABC):
+    """Slot side of a sink, one per subtask."""
+
+    @abstractmethod
+    def write(self, rows: pl.DataFrame) -> None: ...
+
+    @abstractmethod
+    def prepare(self, checkpoint: CheckpointId) -> tuple[bytes, ...]:
+        """Make everything written since the last prepare durable but not visible; one payload per committable. Nothing written: none.
+
+        The durability may be left to ``settle``.
+        """
+
+    def settle(self, checkpoint: CheckpointId) -> None:
+        """Returns when everything prepared up to this checkpoint is durable. For writers whose ``prepare`` does not wait: rows of the
+        next checkpoint are written while those of this one become durable. Called by another thread than the other methods, once per
+        snapshot, in their order, and perhaps still during ``close``, which ends it.
+
+        Raises ``TidegateError`` otherwise: the checkpoint fails, and what it prepared is settled by the next one or fails the writer.
+        """
+
+    def on_committed(self, checkpoint: CheckpointId) -> None:
+        """All that was prepared up to this checkpoint is visible. May be left out, never repeated for an earlier one; a later
+        call covers it. The marker that says so to a recovery may not be stored yet. For writers that get something back when their
+        output is visible: names of transactions that they may use again."""
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+
+class SinkConnector(ConnectorSide, ABC):
+    """Slot side of a sink: makes writers."""
+
+    guarantee: str
+    """``exactly_once``, ``at_least_once`` or ``idempotent``; stands in the query's description."""
+    keeps_every_result: bool = False
+    """The output is a log: in output mode complete, each checkpoint's result stands behind the one before. For all others a result takes
+    the place of those that are not visible yet."""
+
+    @abstractmethod
+    def writer(self, sink: Sink, attempt: Attempt, subtask: SlotIndex) -> SinkWriter: ...
+
+
+class SinkCommitter(ConnectorSide, ABC):
+    """Driver side of a sink: runs only in the JobMaster, from the manifest. Must be safe when repeated, late or racing."""
+
+    forgets: bool = True
+    """The target may know nothing although output became visible there: that is no reason for a warning."""
+
+    def published(self) -> Published | None:
+        """The newest output of this pipeline that the target knows, whoever published it: so a start can tell that the checkpoint
+        location is an older copy, or has lost a manifest. None: none, or it has been forgotten, or the target cannot tell.
+
+        Asked once at each start, before anything is written. Raises ``TidegateError`` when the target does not answer.
+        """
+        return None
+
+    def number_batches(self, ids: BatchIds) -> None:
+        """Comes right before every ``commit`` and ``sweep``, in the same thread: the ids of what is committed, and the one that the next
+        batch will get. For committers that call code of the user, to which they tell the numbers of batches."""
+
+    @abstractmethod
+    def commit(self, committables: tuple[Committable, ...]) -> None:
+        """Make them visible, in checkpoint order. A committable that is already visible is skipped."""
+
+    @abstractmethod
+    def sweep(self, older_than: Attempt, keep: tuple[Committable, ...]) -> None:
+        """Remove what attempts before ``older_than`` prepared and nobody will commit: never ``keep``, never another pipeline's."""
