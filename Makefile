@@ -9,7 +9,7 @@ SECONDS ?= 180
 SINK_SECONDS ?= 300
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check fast bench cost simulate fuzz model mutants soak chaos order eventtime lock clean
+.PHONY: help setup demo test check fast bench cost simulate fuzz model properties mutants soak chaos order eventtime lock clean
 
 help:  ## this list
 	@echo "Tidegate: PySpark streaming queries, continuously and exactly once."
@@ -56,6 +56,9 @@ fuzz: setup  ## random queries against Spark batch, killed and rescaled on the w
 
 model: setup  ## exhaustive model check of the coordinator's rules
 	@$(PY) -m tidegate.testing.model $(ARGS)
+
+properties: setup  ## the property tests, RUNS=20 times with examples that `make test` does not try
+	@for run in $$(seq $(RUNS)); do HYPOTHESIS_PROFILE=search .venv/bin/pytest -q tests/property $(PYTEST) || exit 1; done
 
 mutants: setup  ## plant every known protocol bug in turn: simulator or model check must find each
 	@$(PY) -m tidegate.testing.mutants $(ARGS)

@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from tests.servers.postgres import Server
     from tests.servers.s3 import S3Server
 
-# A slow machine is not a failing test, and a failure prints the line that replays it.
-hypothesis.settings.register_profile("tidegate", deadline=None, print_blob=True)
+# A slow machine is not a failing test, and a failure prints the line that replays it. `make test` tries the same examples everywhere, so that
+# a commit is green or red for what it changed; `make properties` looks for new ones.
+hypothesis.settings.register_profile("tidegate", deadline=None, print_blob=True, derandomize=True)
+hypothesis.settings.register_profile("search", deadline=None, print_blob=True)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "tidegate"))
 
 prefer_short_lives()
