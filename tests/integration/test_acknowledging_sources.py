@@ -98,12 +98,19 @@ class SimpleReader(SimpleDataSourceStreamReader):
 
 def start(spark: SparkSession, place: Path, source: type[DataSource] = Queue, **options: str) -> Any:
     spark.dataSource.register(source)
-    (place / "until").write_text("35") if not (place / "until").exists() else None
+    if not (place / "until").exists():
+        let_grow(place, 35)
     writer = tidegate.writeStream(spark.readStream.format(source.name()).option("place", str(place)).load())
     writer = writer.format("parquet").option("path", str(place / "out"))
     for name, value in {"checkpointLocation": str(place / "ck"), "discoveryInterval": "50ms", **options}.items():
         writer = writer.option(name, value)
     return writer
+
+
+def let_grow(place: Path, until: int) -> None:
+    """Whoever reads the file meanwhile finds the old number or the new one."""
+    (place / "new").write_text(str(until))
+    (place / "new").replace(place / "until")
 
 
 def calls(place: Path) -> list[dict[str, Any]]:
@@ -135,9 +142,9 @@ def test_a_source_is_stopped_before_the_next_attempt_makes_its_own(spark: SparkS
     query = start(spark, tmp_path).trigger(checkpoint="200 milliseconds").start()
     query.processAllAvailable()
     os.kill(query.snapshot().pids[0], signal.SIGKILL)
-    (tmp_path / "until").write_text("70")
+    let_grow(tmp_path, 70)
     query.processAllAvailable()
-    (tmp_path / "until").write_text("95")
+    let_grow(tmp_path, 95)
     query.processAllAvailable()
     query.stop()
     assert_only_visible_rows_are_acknowledged(tmp_path)

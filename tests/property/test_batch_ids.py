@@ -273,3 +273,31 @@ def test_a_whole_result_that_was_replaced_unseen_keeps_its_id_when_a_fall_back_s
     run.a_checkpoint_goes_well(deaf=False, rows=(True, True))
     assert [batch for batch, _ in run.target.calls] == [0, 2, 1, 3]
     run.rows_have_one_id_for_ever()
+
+
+def test_ids_left_out_by_one_fall_back_are_left_out_by_the_next_one_too() -> None:
+    """Two checkpoints with one number, and nothing of either is left: the second had begun above an id that the first may have used."""
+    run = BatchesOfOneSink()
+    run.a_person_starts_it(whole=False)
+    run.the_driver_dies_while_it_commits(call="not made", rows=(True, True))
+    run.the_driver_dies_while_it_commits(call="not made", rows=(False, False))
+    run.the_newest_manifest_is_lost_and_the_user_falls_back(damaged=False, dies=1, marker=False)
+    run.the_driver_dies_while_it_commits(call="not made", rows=(True, True))
+    run.the_newest_manifest_is_lost_and_the_user_falls_back(damaged=False, dies=0, marker=False)
+    run.the_driver_dies_while_it_commits(call="not made", rows=(True, True))
+    assert [batch for batch, _ in run.target.calls] == [0, 2, 3]
+    run.an_id_stands_for_the_same_rows_for_ever()
+
+
+def test_ids_that_were_left_out_above_a_checkpoint_are_left_out_by_whoever_goes_back_further() -> None:
+    run = BatchesOfOneSink()
+    run.a_person_starts_it(whole=False)
+    for _ in range(3):
+        run.a_checkpoint_goes_well(deaf=False, rows=(True, True))
+    for _ in range(2):
+        run.the_newest_manifest_is_lost_and_the_user_falls_back(damaged=False, dies=0, marker=False)
+        run.a_checkpoint_goes_well(deaf=False, rows=(True, True))
+    for _ in range(2):
+        run.the_newest_manifest_is_lost_and_the_user_falls_back(damaged=False, dies=0, marker=False)
+    run.a_checkpoint_goes_well(deaf=False, rows=(True, True))
+    run.an_id_stands_for_the_same_rows_for_ever()

@@ -257,12 +257,31 @@ def _next(facts: Facts) -> CheckpointId:
 
 
 def _batches_lost(facts: Facts, chosen: ManifestRef | None, *, went_back: bool) -> int:
-    """How many ids of batches may have been given out beyond the chosen checkpoint: one for each number, at most. Attempts that restored
-    the same one before, and came to nothing, pass on what they knew."""
+    """How many ids of batches may have been given out beyond the chosen checkpoint: one for each number, at most, above what the attempt
+    that gave them out had left out itself. Attempts that restored the same one before, and came to nothing, pass on what they knew."""
     lost = max((one.batches_lost for one in facts.restored.values() if one.ref == chosen), default=0)
     if not went_back and not remembered.beyond(facts, chosen):
         return lost
-    return max(lost, _next(facts) - 1 - (0 if chosen is None else chosen.checkpoint))
+    numbers = _next(facts) - 1 - (0 if chosen is None else chosen.checkpoint)
+    known = (*facts.manifests, *facts.committed, *(published for _, published in facts.published))
+    newest = max((one.attempt for one in known), default=layout.IMPORTED)
+    # An attempt after the newest that has left anything has given nothing out.
+    left_out = (_left_out(facts, chosen, attempt) for attempt in facts.restored if attempt <= newest)
+    return max(lost, *(numbers + ids for ids in (0, *left_out)))
+
+
+def _left_out(facts: Facts, chosen: ManifestRef | None, attempt: Attempt) -> int:
+    """How many ids the attempt, and those it goes back to, left out above the chosen checkpoint; 0: it does not go back to that one."""
+    total, restored = 0, facts.restored.get(attempt)
+    while restored is not None:
+        total += restored.batches_lost
+        ref = restored.ref
+        if ref is None or chosen is None:
+            return total if ref is chosen else 0
+        if ref.attempt <= chosen.attempt or ref.attempt >= restored.attempt:
+            return total if ref.attempt == chosen.attempt and ref.checkpoint >= chosen.checkpoint else 0
+        restored = facts.restored.get(ref.attempt)
+    return 0
 
 
 def _garbage(facts: Facts, attempt: Attempt, lineage: tuple[ManifestRef, ...]) -> tuple[str, ...]:
