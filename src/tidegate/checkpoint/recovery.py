@@ -257,17 +257,24 @@ def _next(facts: Facts) -> CheckpointId:
 
 
 def _batches_lost(facts: Facts, chosen: ManifestRef | None, *, went_back: bool) -> int:
-    """How many ids of batches may have been given out beyond the chosen checkpoint: one for each number, at most, above what the attempt
-    that gave them out had left out itself. Attempts that restored the same one before, and came to nothing, pass on what they knew."""
+    """How many ids of batches may have been given out beyond the chosen checkpoint: one for each number, at most, above what the attempts
+    that gave them out had left out themselves. Attempts that restored the same one before, and came to nothing, pass on what they knew."""
     lost = max((one.batches_lost for one in facts.restored.values() if one.ref == chosen), default=0)
     if not went_back and not remembered.beyond(facts, chosen):
         return lost
-    numbers = _next(facts) - 1 - (0 if chosen is None else chosen.checkpoint)
+    newest = _next(facts) - 1
     known = (*facts.manifests, *facts.committed, *(published for _, published in facts.published))
-    newest = max((one.attempt for one in known), default=layout.IMPORTED)
+    author = max((one.attempt for one in known), default=layout.IMPORTED)
     # An attempt after the newest that has left anything has given nothing out.
-    left_out = (_left_out(facts, chosen, attempt) for attempt in facts.restored if attempt <= newest)
-    return max(lost, *(numbers + ids for ids in (0, *left_out)))
+    bounds = (
+        _left_out(facts, chosen, attempt) + (newest if attempt <= author else _number(restored.ref))
+        for attempt, restored in facts.restored.items()
+    )
+    return max(lost, max((newest, *bounds)) - _number(chosen))
+
+
+def _number(ref: ManifestRef | None) -> int:
+    return 0 if ref is None else ref.checkpoint
 
 
 def _left_out(facts: Facts, chosen: ManifestRef | None, attempt: Attempt) -> int:
