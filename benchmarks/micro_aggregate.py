@@ -17,12 +17,13 @@ import polars as pl
 
 from tidegate.model.elements import Batch
 from tidegate.model.ids import CheckpointId, OperatorId, SlotIndex
+from tidegate.model.output_mode import OutputMode
 from tidegate.model.snapshot import KeyGroupRange
 from tidegate.model.types import LONG, TIMESTAMP, Field, Struct
 from tidegate.operators.aggregate import AggregateOperator
 from tidegate.operators.partial_aggregate import PartialAggregateOperator, partial_schema
 from tidegate.operators.protocol import NewChunk, OperatorContext
-from tidegate.plan.relational import Aggregate, AggregateCall, EventTimeKey, OutputMode, PartialAggregate
+from tidegate.plan.relational import Aggregate, AggregateCall, EventTimeKey, PartialAggregate
 
 BATCH_ROWS = 1 << 15
 WINDOW_US = 10_000_000

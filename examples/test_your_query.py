@@ -15,8 +15,9 @@ from pyspark.sql import functions as F
 import tidegate
 from tidegate.catalyst.translate import SinkRequest, translate
 from tidegate.model.config import QueryConfig
+from tidegate.model.output_mode import OutputMode
 from tidegate.plan.graph import JobGraph
-from tidegate.plan.relational import OutputMode, Sink
+from tidegate.plan.relational import Sink
 from tidegate.plan.stages import build_graph
 from tidegate.testing.scripted import ScriptedConnectors, ScriptedSink, ScriptedSource, ScriptedSplit
 from tidegate.testing.slots import SlotHarness

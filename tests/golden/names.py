@@ -6,10 +6,10 @@ from tidegate.checkpoint import layout
 from tidegate.connectors.files.staging import StagingNames
 from tidegate.connectors.kafka.names import DEFAULT_PREFIX, TransactionNames
 from tidegate.connectors.lake.notes import DIRECTORY, SinkName
+from tidegate.connectors.legacy import Sink
 from tidegate.connectors.postgres.names import SinkNames
 from tidegate.model.ids import Attempt, CheckpointId, OperatorId, SlotIndex
 from tidegate.model.types import LONG, Field
-from tidegate.plan.relational import Sink
 
 
 def names() -> dict[str, str]:

@@ -17,8 +17,8 @@ from tidegate.catalyst.translate import SinkRequest, translate
 from tidegate.connectors import kafka
 from tidegate.connectors.nexmark import datasource as nexmark
 from tidegate.model.errors import InvalidQuery
+from tidegate.model.output_mode import OutputMode
 from tidegate.plan.explain import explain
-from tidegate.plan.relational import OutputMode
 from tidegate.plan.stages import build_graph
 
 _SCHEMA = "ts timestamp, k bigint, v bigint, s string, more array<bigint>"
@@ -213,7 +213,10 @@ CONNECTED: dict[str, tuple[Build, SinkRequest]] = {
         SinkRequest("console"),
     ),
     "python source to foreach": (lambda s: s.counter(), SinkRequest("foreach")),
-    "python source to itself": (lambda s: s.counter(), SinkRequest("golden-numbers", {"folder": "/data/out"})),
+    "python source to itself": (
+        lambda s: s.counter(),
+        SinkRequest("golden-numbers", {"folder": "/data/out"}, payload=b"of the user"),
+    ),
     "rate to noop": (lambda s: s.rates().select("value"), SinkRequest("noop")),
 }
 """From and into every connector; no server is asked."""

@@ -23,13 +23,14 @@ from tidegate.connectors.files.footers import earliest_times
 from tidegate.connectors.files.found import Found
 from tidegate.connectors.files.sink import FileSink
 from tidegate.connectors.files.splits import decode_split
+from tidegate.connectors.legacy import Sink
 from tidegate.connectors.spark_types import spark_schema
 from tidegate.model import types as t
 from tidegate.model.errors import InvalidQuery
 from tidegate.model.ids import Attempt, OperatorId, SlotIndex
+from tidegate.model.output_mode import OutputMode
 from tidegate.model.types import Field, Schema
 from tidegate.operators.columns import polars_schema
-from tidegate.plan.relational import OutputMode, Sink
 
 pytestmark = pytest.mark.spark
 

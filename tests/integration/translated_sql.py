@@ -12,11 +12,12 @@ from pyspark.sql import DataFrame
 from tests.integration.expression_rows import FRAME
 
 from tidegate.catalyst.translate import SinkRequest, translate
+from tidegate.model.output_mode import OutputMode
 from tidegate.model.types import DataType
 from tidegate.operators.columns import polars_type
 from tidegate.operators.expressions import compile_expression
 from tidegate.plan.expressions import columns_of
-from tidegate.plan.relational import OutputMode, Project, Scan
+from tidegate.plan.relational import Project, Scan
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import polars as pl
 
 from tidegate.model import types as t
 from tidegate.model.ids import OperatorId
+from tidegate.model.output_mode import OutputMode
 from tidegate.model.types import Field, Schema, Struct
 from tidegate.plan.expressions import Call, Column, Literal, MakeStruct, Named
 from tidegate.plan.keyed import SessionAggregate
@@ -20,7 +21,6 @@ from tidegate.plan.relational import (
     AssignWatermark,
     EventTimeKey,
     Filter,
-    OutputMode,
     Plan,
     Project,
     Scan,
@@ -28,6 +28,7 @@ from tidegate.plan.relational import (
     Union,
 )
 from tidegate.testing.scripted import ScriptedConnectors, ScriptedSink, ScriptedSource, ScriptedSplit
+from tidegate.testing.stand_ins import scripted_sink, scripted_source
 
 SECOND_US = 1_000_000
 WINDOW_S = 10
@@ -61,8 +62,7 @@ def scan(number: int, suffix: str) -> Scan:
     columns = schema(suffix)
     return Scan(
         id=OperatorId(f"source-{number}"),
-        format="scripted",
-        options={},
+        spec=scripted_source(),
         schema=columns,
         columns=tuple(column.name for column in columns),
     )
@@ -134,11 +134,10 @@ def sink(plan: Plan, *, mode: OutputMode = OutputMode.APPEND) -> Sink:
     columns = tuple((column.name, column.name.rstrip("0123456789").rstrip("#")) for column in plan.schema)
     return Sink(
         id=OperatorId("sink-0"),
-        format="scripted",
-        options={},
+        spec=scripted_sink(
+            tuple(Field(public, c.type) for (_, public), c in zip(columns, plan.schema, strict=True)), mode
+        ),
         columns=columns,
-        schema=tuple(Field(public, c.type) for (_, public), c in zip(columns, plan.schema, strict=True)),
-        mode=mode,
         inputs=(plan,),
     )
 

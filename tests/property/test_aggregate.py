@@ -20,13 +20,14 @@ from hypothesis import strategies as st
 from tidegate.model import types as t
 from tidegate.model.elements import Batch
 from tidegate.model.ids import CheckpointId, OperatorId, SlotIndex
+from tidegate.model.output_mode import OutputMode
 from tidegate.model.snapshot import ChunkHandle
 from tidegate.model.types import Array, DataType, Decimal, Field
 from tidegate.operators.aggregate import AggregateOperator
 from tidegate.operators.columns import polars_schema
 from tidegate.operators.partial_aggregate import PartialAggregateOperator, partial_schema
 from tidegate.operators.protocol import NewChunk, OperatorContext, Restored, RestoredChunk
-from tidegate.plan.relational import Aggregate, AggregateCall, OutputMode, PartialAggregate
+from tidegate.plan.relational import Aggregate, AggregateCall, PartialAggregate
 from tidegate.state.codec import decode_chunk, encode_chunk
 from tidegate.state.hashing import hash_columns
 from tidegate.state.keygroups import key_groups, range_of, subtask_of

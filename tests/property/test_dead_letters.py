@@ -23,6 +23,7 @@ from tidegate.plan.relational import MapBatches, PythonEval, PythonUdf, Sink, Ud
 from tidegate.plan.stages import build_graph
 from tidegate.testing.scripted import ScriptedConnectors, ScriptedSink
 from tidegate.testing.slots import SlotHarness, Snapshot
+from tidegate.testing.stand_ins import scripted_letters
 
 PARSE, CHECK = OperatorId("dead-letter-parse"), OperatorId("dead-letter-check")
 
@@ -64,7 +65,9 @@ def plan() -> Sink:
 
 
 def graph(random: Random) -> JobGraph:
-    return build_graph(plan(), parallelism=random.randint(1, 3), max_parallelism=8, dead_letter="/letters")
+    return build_graph(
+        plan(), parallelism=random.randint(1, 3), max_parallelism=8, dead_letters=scripted_letters("/letters")
+    )
 
 
 def config(random: Random) -> QueryConfig:

@@ -11,10 +11,10 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.nodes import ByNode
 from tests.unit.connectors.reading import BOUNDED, drain, file_scan, positions
 
 from tidegate.connectors.files import lines, parquet
-from tidegate.connectors.registry import RealConnectors
 from tidegate.model import types as t
 from tidegate.model.types import Field
 
@@ -57,8 +57,8 @@ def test_every_position_is_a_place_to_go_on_from(
         write(form, Path(directory, "x"), rows, group)
         schema = (Field("value", t.STRING),) if form == "text" else SCHEMA
         scan = file_scan(form, directory, schema, header=True) if form == "csv" else file_scan(form, directory, schema)
-        splits = RealConnectors().enumerator(scan, BOUNDED).discover(0)
-        source = RealConnectors().source(scan)
+        splits = ByNode().enumerator(scan, BOUNDED).discover(0)
+        source = ByNode().source(scan)
         for split in splits:
             everything = drain(source.open(split, None))
             assert everything == expected(form, rows)

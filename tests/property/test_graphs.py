@@ -61,7 +61,7 @@ def random_graph(random: Random, parallelism: int) -> tuple[JobGraph, dict[Opera
             StageId(last),
             (
                 Union(schema=SCHEMA),
-                Sink(id=end.id, format="scripted", options={}, columns=end.columns, schema=end.schema),
+                Sink(id=end.id, spec=end.spec, columns=end.columns),
             ),
         )
     )

@@ -18,9 +18,9 @@ from tidegate.checkpoint.sources import SplitAssigner, add_numbers, restored
 from tidegate.model.config import QueryConfig
 from tidegate.model.ids import Attempt, CheckpointId, OperatorId, SlotIndex
 from tidegate.model.messages import SplitsWanted
+from tidegate.model.output_mode import OutputMode
 from tidegate.model.snapshot import ChunkHandle, Committable, KeyGroupRange, OperatorSnapshot, Split, SplitPosition
 from tidegate.plan.graph import JobGraph
-from tidegate.plan.relational import OutputMode
 from tidegate.plan.stages import build_graph
 from tidegate.runtime.restore import restored_for
 from tidegate.state.keygroups import range_of

@@ -13,13 +13,14 @@ from hypothesis import strategies as st
 from tidegate.model import types as t
 from tidegate.model.elements import WATERMARK_MAX_US, WATERMARK_MIN_US, Batch
 from tidegate.model.ids import CheckpointId, OperatorId, SlotIndex
+from tidegate.model.output_mode import OutputMode
 from tidegate.model.snapshot import ChunkHandle
 from tidegate.model.types import Array, Field, Struct
 from tidegate.operators.columns import polars_schema
 from tidegate.operators.protocol import NewChunk, OperatorContext, OperatorState, Restored, RestoredChunk
 from tidegate.operators.sessions import SessionAggregateOperator
 from tidegate.plan.keyed import SessionAggregate
-from tidegate.plan.relational import AggregateCall, OutputMode
+from tidegate.plan.relational import AggregateCall
 from tidegate.state.codec import decode_chunk, encode_chunk
 from tidegate.state.hashing import hash_columns
 from tidegate.state.keygroups import key_groups, range_of, subtask_of

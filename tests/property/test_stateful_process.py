@@ -17,10 +17,11 @@ from tests.property.pipelines import rows as rows_of
 from tidegate.model import types as t
 from tidegate.model.config import QueryConfig
 from tidegate.model.ids import OperatorId
+from tidegate.model.output_mode import OutputMode
 from tidegate.model.types import Field
 from tidegate.plan.expressions import Cast, Column, Named
 from tidegate.plan.keyed import StatefulKind, StatefulProcess, TimeMode
-from tidegate.plan.relational import OutputMode, Project, Sink
+from tidegate.plan.relational import Project, Sink
 from tidegate.plan.stages import build_graph
 from tidegate.state.entries import EntryBackend
 from tidegate.state.entries_in_memory import EntriesInMemory

@@ -18,10 +18,11 @@ from tests.property.test_slots import MAX_PARALLELISM, run, skewed, stopwatch, t
 from tidegate.model.elements import Barrier
 from tidegate.model.errors import InvalidQuery
 from tidegate.model.ids import ChannelId, CheckpointId, OperatorId
+from tidegate.model.output_mode import OutputMode
 from tidegate.operators import pieces
 from tidegate.plan.graph import JobGraph
 from tidegate.plan.ordering import Limit, Sort, SortKey
-from tidegate.plan.relational import OutputMode, Plan, Sink
+from tidegate.plan.relational import Plan, Sink
 from tidegate.plan.stages import build_graph
 from tidegate.testing.scripted import ScriptedConnectors, ScriptedSink
 from tidegate.testing.slots import SlotHarness

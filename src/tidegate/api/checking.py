@@ -10,7 +10,7 @@ from tidegate.api.preparing import check_pipeline, choose_location, new_document
 from tidegate.api.requests import PipelineRequest
 from tidegate.api.structured_streaming import refuse_structured_streaming
 from tidegate.checkpoint.plan import plan_of
-from tidegate.connectors.registry import RealConnectors
+from tidegate.connectors.home import RealConnectors
 from tidegate.storage.open import is_missing, open_store
 from tidegate.storage.output_directory import open_directory
 
@@ -24,8 +24,8 @@ def check_unstarted(pipeline: PipelineRequest) -> None:
     store = None if temporary or is_missing(location) else open_store(location, storage, make=False)
     if store is not None:
         refuse_structured_streaming(store, location)
-    connectors = RealConnectors(store, partial(open_directory, options=storage))
-    check_sources = checking_sources(checked.graph, config, connectors)
+    connectors = RealConnectors(config, partial(open_directory, options=storage))
+    check_sources = checking_sources(checked.graph, connectors)
     identity = check_location(
         store,
         location or "the checkpoint location",

@@ -23,7 +23,8 @@ from tidegate.catalyst.translate import SinkRequest, Translation, read_query
 from tidegate.connectors.python_source.payload import pack
 from tidegate.connectors.registry import SINKS, unknown_sink
 from tidegate.model.errors import InvalidQuery
-from tidegate.plan.relational import OutputMode, Sink
+from tidegate.model.output_mode import OutputMode
+from tidegate.plan.relational import Sink
 from tidegate.spark.checks import check_session, refuse_connect
 from tidegate.storage.rocksdb_entries import check_backend
 

@@ -13,8 +13,7 @@ from tidegate.checkpoint.manifest import Manifest
 from tidegate.checkpoint.plan import CheckpointPlan
 from tidegate.checkpoint.recovery import Refusal, choose, facts_from
 from tidegate.checkpoint.storing import AskTargets, error_from, refuse_lost_claims
-from tidegate.connectors.registry import RealConnectors
-from tidegate.model.config import QueryConfig
+from tidegate.connectors.home import RealConnectors
 from tidegate.model.errors import CorruptSnapshot, InvalidQuery, TidegateError
 from tidegate.model.ids import Attempt
 from tidegate.plan.graph import JobGraph
@@ -27,11 +26,11 @@ log = logging.getLogger("tidegate")
 LOOKS_MAX = 3
 
 
-def checking_sources(graph: JobGraph, config: QueryConfig, connectors: RealConnectors) -> CheckSources:
+def checking_sources(graph: JobGraph, connectors: RealConnectors) -> CheckSources:
     def check(manifest: Manifest, document: str) -> None:
         restored = RestoredSources(manifest, None, document)
         for scan in graph.scans():
-            with opened(connectors.enumerator(scan, config)) as enumerator:
+            with opened(connectors.enumerator(scan)) as enumerator:
                 restored.restore(scan.id, enumerator, time.time_ns() // 1_000_000)
 
     return check

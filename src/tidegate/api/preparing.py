@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import tempfile
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -20,7 +20,7 @@ from tidegate.api.location import StartFrom, check_store, newest_claim, open_pip
 from tidegate.api.preflight import checking_sources, refuse_unrestorable
 from tidegate.api.query import StreamingQuery
 from tidegate.api.reports import QueryIdentity, describe_sink, promised
-from tidegate.api.requests import PipelineRequest
+from tidegate.api.requests import PipelineRequest, QueryRequest
 from tidegate.api.screen import show_progress
 from tidegate.api.session_settings import session_fields, session_storage
 from tidegate.api.settings import QueryOptions, to_config
@@ -29,17 +29,17 @@ from tidegate.api.structured_streaming import refuse_structured_streaming
 from tidegate.api.views import keep_view
 from tidegate.checkpoint.manifest import PipelineDocument
 from tidegate.checkpoint.plan import plan_of
-from tidegate.connectors.foreach_batch.sink import ForeachBatchCommitter
-from tidegate.connectors.memory.sink import MemoryCommitter
-from tidegate.connectors.options import COMMIT_WITHIN, PIPELINE
-from tidegate.connectors.registry import RealConnectors
+from tidegate.connectors.home import Home, RealConnectors
+from tidegate.connectors.registry import parse_sink
 from tidegate.model.config import CheckpointMode, QueryConfig
 from tidegate.model.errors import InvalidQuery
 from tidegate.model.ids import OperatorId, PipelineId
+from tidegate.plan.dead_letters import LETTERS, DeadLetters
 from tidegate.plan.graph import JobGraph
 from tidegate.plan.identity import pin_all
-from tidegate.plan.relational import Plan, Scan, Sink
+from tidegate.plan.relational import Sink
 from tidegate.plan.stages import build_graph
+from tidegate.ports.spec import ConnectorRequest
 from tidegate.ports.store import BlobStore
 from tidegate.spark.checks import choose_parallelism, task_slots
 from tidegate.spark.driver import JobMaster
@@ -80,11 +80,14 @@ class PreparedPipeline:
         plans = pin_all(self.request.reread(), self.request.options.uids)
         plans, tables = with_partitioned_tables(plans, self.config)
         store_tables(self.store, tables)
-        return with_pipeline(graph_of(plans, self.config), self.pipeline, self.config)
+        return graph_of(plans, self.config)
 
     def start(self) -> StreamingQuery:
         request, graph, config, connectors = self.request, self.graph, self.config, self.connectors
-        committers = {sink.id: connectors.committer(sink) for sink in graph.sinks()}
+        callbacks = {
+            plan.id: self._callback(one, plan) for one, plan in zip(request.requests, request.plans, strict=True)
+        }
+        committers = {sink.id: connectors.committer(sink, callbacks.get(sink.id)) for sink in graph.sinks()}
         checkpoint_plan = plan_of(graph, self.pipeline, config)
         refuse_unrestorable(
             checkpoint_plan,
@@ -104,19 +107,12 @@ class PreparedPipeline:
             storage=self.storage,
             name=request.name or self.pipeline[:8],
             description=explain_query(request.plans, graph, config, description, extended=True),
-            enumerators=lambda: {scan.id: connectors.enumerator(scan, config) for scan in graph.scans()},
+            enumerators=lambda: {scan.id: connectors.enumerator(scan) for scan in graph.scans()},
             committers=committers,
             accept_duplicates=request.options.accept_duplicates,
         )
-        for one, plan in zip(request.requests, request.plans, strict=True):
-            committer = committers[plan.id]
-            if isinstance(committer, MemoryCommitter) and one.name is not None:
-                keep_view(request.session, one.name, plan, committer)
-            if isinstance(committer, ForeachBatchCommitter) and one.function is not None:
-                caller = BatchCaller(
-                    request.session, one.function, plan, config.parallelism, self.location, self.storage
-                )
-                committer.call_with(caller)
+        for committer in committers.values():
+            committer.open()
         query = StreamingQuery(
             master,
             identity,
@@ -134,6 +130,14 @@ class PreparedPipeline:
         master.start(newest_claim(self.store))
         show_progress(query, request.options.progress)
         return query
+
+    def _callback(self, request: QueryRequest, plan: Sink) -> Callable[..., None] | None:
+        """Who in this process gets the output of a query, if its sink gives it to somebody here."""
+        if request.function is not None:
+            return BatchCaller(
+                request.df.sparkSession, request.function, plan, self.config.parallelism, self.location, self.storage
+            )
+        return partial(keep_view, request.df.sparkSession, request.name, plan.schema) if request.name else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,16 +169,15 @@ def check_pipeline(request: PipelineRequest) -> CheckedPipeline:
     graph = graph_of(request.plans, config)
     check_whole_results(graph, config)
     storage = options.storage.over(session_storage(session))
-    connectors = RealConnectors(open_directory=partial(open_directory, options=storage))
+    connectors = RealConnectors(config, partial(open_directory, options=storage))
     ordered: set[OperatorId] = set()
     for scan in graph.scans():
-        connectors.source(scan)
-        with opened(connectors.enumerator(scan, config)) as enumerator:
+        with opened(connectors.enumerator(scan)) as enumerator:
             if enumerator.ordered:
                 ordered.add(scan.id)
             enumerator.check()
     refuse_far_assigners(graph, ordered, config)
-    guarantees = tuple(promised(connectors.sink(sink).guarantee, config.checkpoint_mode) for sink in graph.sinks())
+    guarantees = tuple(promised(sink.spec.guarantee, config.checkpoint_mode) for sink in graph.sinks())
     return CheckedPipeline(request, config, graph, guarantees, storage, tables)
 
 
@@ -187,8 +190,8 @@ def prepare(request: PipelineRequest) -> PreparedPipeline:
     store = open_store(location, storage)
     refuse_structured_streaming(store, location)
     check_store(store, location)
-    connectors = RealConnectors(store, partial(open_directory, options=storage))
-    check_sources = checking_sources(graph, config, connectors)
+    connectors = RealConnectors(config, partial(open_directory, options=storage))
+    check_sources = checking_sources(graph, connectors)
     pipeline = open_pipeline(
         store,
         location,
@@ -209,8 +212,8 @@ def prepare(request: PipelineRequest) -> PreparedPipeline:
     return PreparedPipeline(
         checked.request,
         config,
-        with_pipeline(graph, pipeline.pipeline, config),
-        connectors,
+        graph,
+        replace(connectors, home=Home(pipeline.pipeline, store)),
         checked.guarantees,
         store,
         location,
@@ -232,7 +235,14 @@ def graph_of(plans: Sequence[Sink], config: QueryConfig) -> JobGraph:
         *plans,
         parallelism=config.parallelism,
         max_parallelism=config.max_parallelism,
-        dead_letter=config.dead_letter,
+        dead_letters=dead_letters_in(config.dead_letter) if config.dead_letter else None,
+    )
+
+
+def dead_letters_in(directory: str) -> DeadLetters:
+    """JSON lines, whatever the query writes."""
+    return DeadLetters(
+        directory, parse_sink(ConnectorRequest(format="json", options={"path": directory}, schema=LETTERS))
     )
 
 
@@ -278,16 +288,3 @@ def parse_start_from(options: QueryOptions, storage: StorageOptions) -> StartFro
         return None
     source = absolute_path(options.start_from)
     return StartFrom(source, options.claim_savepoint, partial(open_store, options=storage, make=False))
-
-
-def with_pipeline(graph: JobGraph, pipeline: PipelineId, config: QueryConfig) -> JobGraph:
-    """Connectors learn whose rows they write: staged output of another pipeline is never touched. And how long that may stay staged."""
-    interval_ms = max(config.checkpoint_interval_ms, config.backlog_checkpoint_interval_ms)
-    commit_within_ms = interval_ms + config.checkpoint_timeout_ms + config.restart_delay_max_ms
-    own = {PIPELINE: str(pipeline), COMMIT_WITHIN: str(commit_within_ms)}
-
-    def tagged(node: Plan) -> Plan:
-        return replace(node, options={**node.options, **own}) if isinstance(node, Sink | Scan) else node
-
-    stages = tuple(replace(stage, nodes=tuple(tagged(node) for node in stage.nodes)) for stage in graph.stages)
-    return replace(graph, stages=stages)

@@ -18,7 +18,6 @@ from tidegate.model.holding import Holder
 from tidegate.model.ids import OperatorId
 from tidegate.plan.graph import JobGraph
 from tidegate.plan.relational import AssignWatermark, Plan, Scan, Sink
-from tidegate.plan.shapes import place_of
 from tidegate.spark.holding import named
 from tidegate.spark.status import JobSnapshot
 
@@ -152,7 +151,7 @@ def _source(scan: Scan, now: JobSnapshot, new_rows: int, rate: float, sources: i
 
 
 def _described(scan: Scan) -> str:
-    return f"{scan.format}[{place_of(scan)}]"
+    return f"{scan.format}[{scan.spec.place}]"
 
 
 def promised(guarantee: str, mode: CheckpointMode) -> str:
@@ -161,4 +160,4 @@ def promised(guarantee: str, mode: CheckpointMode) -> str:
 
 
 def describe_sink(sink: Sink, guarantee: str) -> str:
-    return f"{sink.format}[{place_of(sink)}] {guarantee}"
+    return f"{sink.format}[{sink.spec.place}] {guarantee}"

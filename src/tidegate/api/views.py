@@ -6,21 +6,13 @@ import polars as pl
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from tidegate.connectors.memory.sink import MemoryCommitter
-from tidegate.model.ids import CheckpointId
 from tidegate.model.types import Schema, simple_string
 from tidegate.operators.arrow_columns import arrow_column
-from tidegate.plan.relational import Sink
 
 
-def keep_view(session: SparkSession, name: str, sink: Sink, committer: MemoryCommitter) -> None:
-    """The view exists from now on, empty at first; each commit replaces it before it counts as done."""
-
-    def refresh(_checkpoint: CheckpointId | None, _rows: pl.DataFrame | None) -> None:
-        to_spark(session, committer.table(), sink.schema).createOrReplaceTempView(name)
-
-    refresh(None, None)
-    committer.subscribe(refresh)
+def keep_view(session: SparkSession, name: str, schema: Schema, table: pl.DataFrame) -> None:
+    """The view shows this table from now on."""
+    to_spark(session, table, schema).createOrReplaceTempView(name)
 
 
 def to_spark(session: SparkSession, rows: pl.DataFrame, schema: Schema) -> DataFrame:

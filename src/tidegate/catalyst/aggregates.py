@@ -15,10 +15,11 @@ from tidegate.catalyst.sessions import with_sessions
 from tidegate.catalyst.tree import Node, read
 from tidegate.model import types as t
 from tidegate.model.errors import InvalidQuery
+from tidegate.model.output_mode import OutputMode
 from tidegate.model.types import DataType, Field
 from tidegate.plan.expressions import Column, Expression, Literal, Named, Scalar
 from tidegate.plan.keyed import SessionAggregate
-from tidegate.plan.relational import Aggregate, AggregateCall, EventTimeKey, OutputMode
+from tidegate.plan.relational import Aggregate, AggregateCall, EventTimeKey
 
 _WHERE = LABELS["Aggregate"]
 _WATERMARK = "spark.watermarkDelayMs"

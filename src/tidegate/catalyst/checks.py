@@ -9,7 +9,7 @@ from tidegate.catalyst import input_files
 from tidegate.catalyst.java import Java, catalyst, class_name, items, one_line
 from tidegate.catalyst.tree import read
 from tidegate.model.errors import InvalidQuery
-from tidegate.plan.relational import OutputMode
+from tidegate.model.output_mode import OutputMode
 
 _CLOCK = "use current_timestamp(), which is the time at which the row comes by, and cast it"
 _CHANCE = "derive the value from the row, e.g. xxhash64(id); replayed rows must come out the same after a failure"

@@ -12,9 +12,10 @@ from tidegate.catalyst.java import Java, items
 from tidegate.catalyst.naming import Names, Relation, fields_of
 from tidegate.catalyst.tree import Node, read
 from tidegate.catalyst.types import schema_of
+from tidegate.model.output_mode import OutputMode
 from tidegate.model.types import Schema
 from tidegate.plan.expressions import Column, Named
-from tidegate.plan.relational import OutputMode, Plan, Project
+from tidegate.plan.relational import Plan, Project
 
 
 @dataclass(slots=True)

@@ -10,9 +10,10 @@ from tidegate.catalyst.naming import Relation
 from tidegate.catalyst.tree import Node, read
 from tidegate.model import types as t
 from tidegate.model.errors import InvalidQuery
+from tidegate.model.output_mode import OutputMode
 from tidegate.plan.expressions import Column, Named
 from tidegate.plan.keyed import Deduplicate
-from tidegate.plan.relational import Aggregate, EventTimeKey, OutputMode, Plan, Project
+from tidegate.plan.relational import Aggregate, EventTimeKey, Plan, Project
 
 _WATERMARK = "spark.watermarkDelayMs"
 _US_PER_MS = 1_000

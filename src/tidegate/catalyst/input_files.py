@@ -49,17 +49,18 @@ def with_metadata(names: Names, scanned: Relation) -> Relation:
     """The scan of a file source with its hidden column, which no schema of the user lists."""
     scan = scanned.plan
     assert isinstance(scan, Scan)
-    listed = tuple(field for field in scan.source_schema if field.name != METADATA)
+    listed = tuple(field for field in scan.spec.schema if field.name != METADATA)
+    spec = replace(scan.spec, schema=listed)
     found = [field for name, field in zip(scan.columns, scan.schema, strict=True) if name == METADATA]
     if found:
         column = Column(found[0].name, found[0].type)
-        return Relation(replace(scan, source_schema=listed), scanned.scope.plus({INPUT_FILE: column}))
+        return Relation(replace(scan, spec=spec), scanned.scope.plus({INPUT_FILE: column}))
     column = names.column(METADATA, _FILE)
     hidden = replace(
         scan,
         schema=(*scan.schema, Field(column.name, column.type, False)),
         columns=(*scan.columns, METADATA),
-        source_schema=listed,
+        spec=spec,
     )
     return Relation(hidden, scanned.scope.plus({INPUT_FILE: column}))
 

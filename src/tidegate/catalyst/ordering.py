@@ -11,10 +11,11 @@ from tidegate.catalyst.naming import Relation
 from tidegate.catalyst.tree import read
 from tidegate.model import types as t
 from tidegate.model.errors import InvalidQuery
+from tidegate.model.output_mode import OutputMode
 from tidegate.plan.expressions import Column, Named
 from tidegate.plan.keyed import SessionAggregate
 from tidegate.plan.ordering import Limit, Sort, SortKey
-from tidegate.plan.relational import Aggregate, OutputMode, Plan
+from tidegate.plan.relational import Aggregate, Plan
 
 
 def sort(context: Context, plan: Java, child: Relation) -> Relation:

@@ -10,11 +10,11 @@ from tidegate.catalyst.java import Java, byte_string, class_name, pairs
 from tidegate.catalyst.naming import Relation, Scope, fields_of
 from tidegate.catalyst.types import schema_of
 from tidegate.connectors.python_source.payload import pack
+from tidegate.connectors.registry import parse_source
 from tidegate.model.errors import InvalidQuery
 from tidegate.model.types import Schema
 from tidegate.plan.relational import Scan
-
-_ZONED_FORMATS = ("csv", "json", "parquet", "orc", "text", "xml")
+from tidegate.ports.spec import ConnectorRequest
 
 
 def file_scan(context: Context, plan: Java) -> Relation:
@@ -22,9 +22,6 @@ def file_scan(context: Context, plan: Java) -> Relation:
     source = plan.dataSource()
     form = str(source.className())
     options = {key.lower(): value for key, value in pairs(source.options()).items()}
-    if form.lower() in _ZONED_FORMATS:
-        # Timestamps written without a zone, in files or in directory names, are in the session's.
-        options.setdefault("timezone", context.zone)
     known = {one.name for one in schema_of(source.sourceInfo().schema().json())}
     hidden = [str(node.fields["name"]) for node in attributes(plan) if node.fields["name"] not in known]
     if hidden not in ([], [METADATA]):
@@ -54,12 +51,11 @@ def _scan(context: Context, plan: Java, form: str, options: dict[str, str], payl
     nullable = {column.name: one.nullable for column, one in zip(columns.values(), source_schema, strict=True)}
     scan = Scan(
         id=context.names.operator("source"),
-        format=form,
-        options=dict(sorted(options.items())),
+        spec=parse_source(
+            ConnectorRequest(format=form, options=options, schema=source_schema, zone=context.zone, payload=payload)
+        ),
         schema=fields_of(columns.values(), nullable),
         columns=tuple(one.name for one in source_schema),
-        payload=payload,
-        source_schema=source_schema,
     )
     return Relation(scan, Scope(columns))
 

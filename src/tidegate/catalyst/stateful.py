@@ -17,10 +17,11 @@ from tidegate.catalyst.tree import Node, read
 from tidegate.catalyst.types import schema_of
 from tidegate.connectors.pyspark_state.declaring import declared_schemas
 from tidegate.model.errors import InvalidQuery
+from tidegate.model.output_mode import OutputMode
 from tidegate.model.types import Field, Schema
 from tidegate.plan.expressions import Column
 from tidegate.plan.keyed import StatefulKind, StatefulProcess, TimeMode
-from tidegate.plan.relational import AssignWatermark, OutputMode, Plan
+from tidegate.plan.relational import AssignWatermark, Plan
 
 _WATERMARK = "spark.watermarkDelayMs"
 _TIME_MODES = {

@@ -6,12 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tidegate.catalyst.pruning import prune
+from tidegate.model.errors import Bug
 from tidegate.model.ids import OperatorId
 from tidegate.model.types import Schema
 from tidegate.plan.expressions import Column, Named
 from tidegate.plan.identity import identify_all
 from tidegate.plan.relational import Plan, Project, Scan, Sink
 from tidegate.plan.sharing import connected, distinct, share, shared_nodes
+from tidegate.ports.context import EnumeratorContext, ReaderContext
+from tidegate.ports.source import SourceConnector, SplitEnumerator
+from tidegate.ports.spec import NOWHERE, Place, SourceSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +25,24 @@ class Component:
     positions: tuple[int, ...]
     """Of its queries among all."""
     plans: tuple[Sink, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _SharedNode(SourceSpec):
+    """In place of a node that several plans read. It is replaced before anything runs."""
+
+    @property
+    def place(self) -> Place:
+        return NOWHERE
+
+    def enumerator(self, context: EnumeratorContext) -> SplitEnumerator:
+        raise Bug(f"{context.operator} stands for a shared node and was to be read")
+
+    def reader(self, context: ReaderContext) -> SourceConnector:
+        raise Bug(f"{context.operator} stands for a shared node and was to be read")
+
+
+_SHARED = _SharedNode(format="shared", schema=())
 
 
 def together(plans: Sequence[Sink]) -> tuple[Component, ...]:
@@ -62,7 +84,7 @@ def _cut(piece: Plan, shared: Mapping[int, tuple[str, Plan]]) -> Plan:
         if id(node) in shared and node is not piece:
             label, _ = shared[id(node)]
             names = tuple(column.name for column in node.schema)
-            return Scan(id=OperatorId(label), format="shared", options={}, schema=node.schema, columns=names)
+            return Scan(id=OperatorId(label), spec=_SHARED, schema=node.schema, columns=names)
         return node if isinstance(node, Scan) else replace(node, inputs=tuple(map(without, node.inputs)))
 
     return without(piece)

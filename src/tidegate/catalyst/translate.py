@@ -16,10 +16,14 @@ from tidegate.catalyst.naming import Names
 from tidegate.catalyst.optimising import optimise
 from tidegate.catalyst.relations import relation
 from tidegate.catalyst.together import together
+from tidegate.connectors.registry import parse_sink
 from tidegate.model.errors import InvalidQuery
+from tidegate.model.output_mode import OutputMode
+from tidegate.model.types import Schema
 from tidegate.operators.columns import arrow_schema
-from tidegate.plan.relational import OutputMode, Plan, Sink
+from tidegate.plan.relational import Plan, Sink
 from tidegate.plan.watermarks import push_watermarks_down, settle_unasked
+from tidegate.ports.spec import ConnectorRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +36,17 @@ class SinkRequest:
     payload: bytes = b""
     query: str = ""
     """Its name among the queries of a job."""
+
+    def of(self, schema: Schema, mode: OutputMode, zone: str) -> ConnectorRequest:
+        return ConnectorRequest(
+            format=self.format,
+            options=self.options,
+            schema=schema,
+            mode=mode,
+            partition_by=self.partition_by,
+            zone=zone,
+            payload=self.payload,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,27 +93,14 @@ def read_query(df: DataFrame, *, mode: OutputMode, sink: SinkRequest, names: Nam
     _check_names(shown, sink)
     plan = Sink(
         id=context.names.operator("sink"),
-        format=sink.format,
-        options=_zoned(sink, context.zone),
+        spec=parse_sink(sink.of(public, mode, context.zone)),
         columns=tuple(zip(columns, shown, strict=True)),
-        schema=public,
-        mode=mode,
-        partition_by=sink.partition_by,
-        payload=sink.payload,
         query=sink.query,
         inputs=(top.plan,),
     )
     return Translation(
         _sink(push_watermarks_down(settle_unasked(plan))), tuple(context.warnings), str(optimised.toString())
     )
-
-
-def _zoned(sink: SinkRequest, zone: str) -> dict[str, str]:
-    """Times in names of directories and by the user's own patterns are in the session's zone, as Spark writes them."""
-    said = any(name.lower() == "timezone" for name in sink.options)
-    if zone == "UTC" or said or sink.format.lower() not in ("csv", "json", "parquet", "text"):
-        return sink.options
-    return {**sink.options, "timeZone": zone}
 
 
 def _check_names(names: list[str], sink: SinkRequest) -> None:

@@ -13,9 +13,8 @@ from tidegate.model.batch_ids import BatchIds
 from tidegate.model.errors import Bug
 from tidegate.model.ids import Attempt, BatchId
 from tidegate.model.snapshot import Committable, Published, by_checkpoint
-from tidegate.plan.relational import Sink
+from tidegate.ports.context import CommitterContext
 from tidegate.ports.sink import SinkCommitter
-from tidegate.ports.store import BlobStore
 
 
 class OfAttempt(Protocol):
@@ -33,13 +32,10 @@ class BatchCommitter(SinkCommitter, Generic[Prepared]):
 
     forgets = True
 
-    def __init__(self, sink: Sink) -> None:
-        self._sink = sink
-        self._told: Batches | None = None
+    def __init__(self, context: CommitterContext) -> None:
+        self._context = context
+        self._batches = Batches(context.store, context.operator)
         self._numbered: BatchIds | None = None
-
-    def use(self, store: BlobStore) -> None:
-        self._told = Batches(store, self._sink.id)
 
     def number_batches(self, ids: BatchIds) -> None:
         self._numbered = ids
@@ -54,7 +50,7 @@ class BatchCommitter(SinkCommitter, Generic[Prepared]):
             ref = ManifestRef(checkpoint, prepared[0].attempt)
             if not self._batches.is_done(ref):
                 batch = self._ids.of(checkpoint)
-                with inside(self._sink, batch):
+                with inside(self._context, batch):
                     self._call(batch, prepared)
                 self._batches.mark_done(ref)
             # Only now: until it is known to be done the same may be asked for again. And part of the commit: what is left here and
@@ -64,14 +60,8 @@ class BatchCommitter(SinkCommitter, Generic[Prepared]):
     @property
     def _ids(self) -> BatchIds:
         if self._numbered is None:
-            raise Bug(f"the committer of {self._sink.id} was not told the ids of its batches")
+            raise Bug(f"the committer of {self._context.operator} was not told the ids of its batches")
         return self._numbered
-
-    @property
-    def _batches(self) -> Batches:
-        if self._told is None:
-            raise Bug(f"the committer of {self._sink.id} was not told where the checkpoints are")
-        return self._told
 
     @abstractmethod
     def _decode(self, payload: bytes) -> Prepared: ...

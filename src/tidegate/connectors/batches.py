@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tidegate.checkpoint import layout
 from tidegate.checkpoint.layout import ManifestRef
-from tidegate.model.errors import Bug, CorruptSnapshot, Unavailable
+from tidegate.model.errors import CorruptSnapshot, Unavailable
 from tidegate.model.ids import Attempt, OperatorId, SlotIndex
 from tidegate.model.snapshot import Published
 from tidegate.ports.store import BlobStore
@@ -31,9 +31,7 @@ class WaitingObject:
 class Batches:
     """The part of the checkpoint location that belongs to one sink. Objects are created once and never changed."""
 
-    def __init__(self, store: BlobStore | None, sink: OperatorId) -> None:
-        if store is None:
-            raise Bug(f"sink {sink} was not told where the checkpoints are")
+    def __init__(self, store: BlobStore, sink: OperatorId) -> None:
         self._store = store
         self._sink = sink
         self._marked = 0

@@ -10,8 +10,11 @@ import polars as pl
 from tidegate.model import formats
 from tidegate.model.errors import CorruptSnapshot
 from tidegate.model.ids import CheckpointId
+from tidegate.model.output_mode import OutputMode
 from tidegate.model.snapshot import Committable
+from tidegate.operators.columns import empty_frame
 from tidegate.ports.sink import SinkWriter
+from tidegate.ports.spec import SinkSpec
 
 
 class RowsToCommit(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="rows/1"):
@@ -53,6 +56,11 @@ class CollectingWriter(SinkWriter):
 
     def close(self) -> None:
         self._kept, self._kept_rows, self._total = [], 0, 0
+
+
+def whole_result(spec: SinkSpec) -> pl.DataFrame | None:
+    """In output mode complete, where no rows are a result as well: a frame without rows. Else None."""
+    return empty_frame(spec.schema) if spec.mode is OutputMode.COMPLETE else None
 
 
 def decode_rows(committable: Committable) -> tuple[pl.DataFrame, int]:

@@ -7,10 +7,9 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 
-from tidegate.connectors.ownership import pipeline_of
 from tidegate.model.errors import InvalidQuery
 from tidegate.model.ids import BatchId
-from tidegate.plan.relational import Sink
+from tidegate.ports.context import CommitterContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +41,9 @@ def batch() -> BatchIdentity:
 
 
 @contextmanager
-def inside(sink: Sink, number: BatchId) -> Iterator[None]:
+def inside(context: CommitterContext, number: BatchId) -> Iterator[None]:
     """The code in here is called for this batch."""
-    token = _CURRENT.set(BatchIdentity(f"{pipeline_of(sink)}-{sink.id}", number))
+    token = _CURRENT.set(BatchIdentity(f"{context.pipeline}-{context.operator}", number))
     try:
         yield
     finally:

@@ -5,17 +5,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
+from tidegate.connectors.legacy import COMMIT_WITHIN as COMMIT_WITHIN
+from tidegate.connectors.legacy import PIPELINE as PIPELINE
+from tidegate.connectors.legacy import Sink
 from tidegate.model.errors import InvalidQuery
-from tidegate.plan.relational import Sink
 
 log = logging.getLogger("tidegate.connectors")
 
 OWN_PREFIX = "tidegate."
 """Options under this prefix are set by the driver, never by the user: ``tidegate.pipeline``."""
-
-PIPELINE = "tidegate.pipeline"
-COMMIT_WITHIN = "tidegate.commitWithin"
-"""Milliseconds that may lie between the first row of a checkpoint and its commit, a restart in between included."""
 
 _TRUE, _FALSE = ("true",), ("false",)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
+from tidegate.connectors.legacy import Sink
 from tidegate.connectors.options import PIPELINE
 from tidegate.model.errors import Bug
-from tidegate.plan.relational import Sink
 
 
 def pipeline_of(sink: Sink) -> str:

@@ -1,61 +1,35 @@
-"""Every source and sink by its format name, for the driver and for the slots.
-
-A format's package has a module ``format`` with ``source(scan)`` and ``enumerator(scan, config)``, with ``sink(node)`` and
-``committer(node)``, or with all four. It is imported when the format is used: nobody needs the libraries of the others.
-"""
+"""Every source and sink by its format name. What a format is made of is imported when it is used: nobody needs the libraries of the others."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Protocol, TypeVar, cast
 
-from tidegate.model.config import QueryConfig
+from tidegate.connectors.legacy import LegacySink, LegacySource
 from tidegate.model.errors import InvalidQuery
-from tidegate.plan.relational import Scan, Sink
-from tidegate.ports.directory import OpenDirectory
-from tidegate.ports.side import ConnectorSide
-from tidegate.ports.sink import SinkCommitter, SinkConnector
-from tidegate.ports.source import SourceConnector, SplitEnumerator
-from tidegate.ports.store import BlobStore
-
-Side = TypeVar("Side", bound=ConnectorSide)
-
-
-class SourceFormat(Protocol):
-    """Both sides of a source."""
-
-    def source(self, scan: Scan, /) -> SourceConnector:
-        """Slot side."""
-        ...
-
-    def enumerator(self, scan: Scan, config: QueryConfig, /) -> SplitEnumerator:
-        """Driver side. Validates all options and asks nobody; raises InvalidQuery before anything runs."""
-        ...
-
-
-class SinkFormat(Protocol):
-    """Both sides of a sink."""
-
-    def sink(self, node: Sink, /) -> SinkConnector:
-        """Slot side. Validates all options, touches nothing."""
-        ...
-
-    def committer(self, node: Sink, /) -> SinkCommitter:
-        """Driver side. Validates all options."""
-        ...
+from tidegate.ports.spec import ConnectorRequest, SinkSpec, SourceSpec
 
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """Where a format lives. ``extra``: what to install for it beyond Tidegate itself."""
+    """Where a format lives: ``module`` has its spec as ``SOURCE``, ``SINK`` or both. ``extra``: what to install for it beyond Tidegate
+    itself. ``legacy``: it still takes options as text."""
 
     name: str
     extra: str = ""
+    legacy: bool = True
 
-    def load(self, form: str) -> object:
+    def source(self, asked: ConnectorRequest) -> SourceSpec:
+        module = self._load(asked.format)
+        return LegacySource.of(self.name, asked) if self.legacy else module.SOURCE.parse(asked)
+
+    def sink(self, asked: ConnectorRequest) -> SinkSpec:
+        module = self._load(asked.format)
+        return LegacySink.of(self.name, asked) if self.legacy else module.SINK.parse(asked)
+
+    def _load(self, form: str):
         try:
-            return import_module(f"tidegate.connectors.{self.name}.format")
+            return import_module(f"tidegate.connectors.{self.name}.{'format' if self.legacy else 'spec'}")
         except ModuleNotFoundError as error:
             if not self.extra or (error.name or "").startswith("tidegate"):
                 raise
@@ -67,16 +41,16 @@ class Package:
 
 FILES = Package("files")
 KAFKA = Package("kafka", "kafka")
-PYTHON_SOURCE = Package("python_source")
-PYTHON_SINK = Package("python_sink")
+PYTHON_SOURCE = Package("python_source", legacy=False)
+PYTHON_SINK = Package("python_sink", legacy=False)
 
 SOURCES = {
     "parquet": FILES,
     "json": FILES,
     "csv": FILES,
     "text": FILES,
-    "rate": Package("rate"),
-    "tidegate-nexmark": Package("nexmark"),
+    "rate": Package("rate", legacy=False),
+    "tidegate-nexmark": Package("nexmark", legacy=False),
     "kafka": KAFKA,
     "tidegate-kafka": KAFKA,
 }
@@ -87,65 +61,31 @@ SINKS = {
     "text": FILES,
     "delta": Package("delta", "delta"),
     "iceberg": Package("iceberg", "iceberg"),
-    "memory": Package("memory"),
-    "console": Package("console"),
-    "noop": Package("noop"),
+    "memory": Package("memory", legacy=False),
+    "console": Package("console", legacy=False),
+    "noop": Package("noop", legacy=False),
     "kafka": KAFKA,
-    "foreach": Package("foreach"),
-    "foreachbatch": Package("foreach_batch"),
+    "foreach": Package("foreach", legacy=False),
+    "foreachbatch": Package("foreach_batch", legacy=False),
     "postgres": Package("postgres", "postgres"),
 }
 
 
-class RealConnectors:
-    """Stateless: as many as one likes may exist, in any process."""
-
-    def __init__(self, store: BlobStore | None = None, open_directory: OpenDirectory | None = None) -> None:
-        """``store``: the checkpoint location, for sinks that keep something there. ``open_directory``: for sources and
-        sinks whose directories lie elsewhere. Without them they can be checked, not used."""
-        self._store = store
-        self._open_directory = open_directory
-
-    def source(self, scan: Scan) -> SourceConnector:
-        return self._at_home(_source(scan).source(scan))
-
-    def enumerator(self, scan: Scan, config: QueryConfig) -> SplitEnumerator:
-        return self._at_home(_source(scan).enumerator(scan, config))
-
-    def sink(self, sink: Sink) -> SinkConnector:
-        return self._at_home(_sink(sink).sink(sink))
-
-    def committer(self, sink: Sink) -> SinkCommitter:
-        return self._at_home(_sink(sink).committer(sink))
-
-    def _at_home(self, side: Side) -> Side:
-        if self._store is not None:
-            side.use(self._store)
-        if self._open_directory is not None:
-            side.reach(self._open_directory)
-        return side
-
-    def formats(self) -> dict[str, tuple[str, ...]]:
-        """What exists, for documentation and error messages."""
-        return {"sources": tuple(SOURCES), "sinks": tuple(SINKS)}
-
-
-def _source(scan: Scan) -> SourceFormat:
-    """One of ours by its name, also where PySpark knows it as a Python data source; any other such source through its interface."""
-    form = scan.format.lower()
-    package = SOURCES.get(form) or (PYTHON_SOURCE if scan.payload else None)
+def parse_source(asked: ConnectorRequest) -> SourceSpec:
+    """One of ours by its name, also where PySpark knows it as a Python data source; any other such source through its interface.
+    Raises InvalidQuery."""
+    package = SOURCES.get(asked.format.lower()) or (PYTHON_SOURCE if asked.payload else None)
     if package is None:
-        raise unknown_source(scan.format)
-    return cast("SourceFormat", package.load(form))
+        raise unknown_source(asked.format)
+    return package.source(asked)
 
 
-def _sink(sink: Sink) -> SinkFormat:
-    """One of ours by its name, else a Python data source of the user's."""
-    form = sink.format.lower()
-    package = SINKS.get(form) or (PYTHON_SINK if sink.payload else None)
+def parse_sink(asked: ConnectorRequest) -> SinkSpec:
+    """One of ours by its name, else a Python data source of the user's. Raises InvalidQuery."""
+    package = SINKS.get(asked.format.lower()) or (PYTHON_SINK if asked.payload else None)
     if package is None:
-        raise unknown_sink(sink.format)
-    return cast("SinkFormat", package.load(form))
+        raise unknown_sink(asked.format)
+    return package.sink(asked)
 
 
 def unknown_source(name: str) -> InvalidQuery:

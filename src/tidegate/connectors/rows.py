@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import polars as pl
 
 from tidegate.model.errors import DataError
 from tidegate.model.types import Schema, simple_string
 from tidegate.operators.columns import polars_type
-from tidegate.plan.relational import Scan
+
+
+class Wanted(Protocol):
+    """Columns of a source, and their names and types in the plan: a ``ReaderContext`` says so."""
+
+    @property
+    def columns(self) -> tuple[str, ...]: ...
+
+    @property
+    def schema(self) -> Schema: ...
 
 
 class RowShape:
-    """Casts and renames frames with source columns into rows of ``scan``. Built once per reader."""
+    """Casts and renames frames with source columns into rows of the plan. Built once per reader."""
 
-    def __init__(self, scan: Scan) -> None:
-        self.columns = scan.columns
-        self._plan_names = tuple(field.name for field in scan.schema)
-        self._types = tuple(polars_type(field.type) for field in scan.schema)
-        self._schema = scan.schema
+    def __init__(self, wanted: Wanted) -> None:
+        self.columns = wanted.columns
+        self._plan_names = tuple(field.name for field in wanted.schema)
+        self._types = tuple(polars_type(field.type) for field in wanted.schema)
+        self._schema = wanted.schema
         self.empty = pl.DataFrame(schema=dict(zip(self._plan_names, self._types, strict=True)))
 
     def rows(self, frame: pl.DataFrame, where: str) -> pl.DataFrame:

@@ -117,6 +117,12 @@ class QueryConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Consecutive restarts without a completed checkpoint between them."""
     progress_interval_ms: int = 1_000
 
+    @property
+    def commit_within_ms(self) -> int:
+        """What may lie between the first row of a checkpoint and its commit, a restart in between included."""
+        interval_ms = max(self.checkpoint_interval_ms, self.backlog_checkpoint_interval_ms)
+        return interval_ms + self.checkpoint_timeout_ms + self.restart_delay_max_ms
+
     def __post_init__(self) -> None:
         if not 1 <= self.max_parallelism <= 32_768:
             raise ValueError(f"maxParallelism must be between 1 and 32768, not {self.max_parallelism}")

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from tidegate.model.elements import Batch, Output
 from tidegate.model.ids import CheckpointId
+from tidegate.model.output_mode import OutputMode
 from tidegate.operators.accumulators.protocol import Merging
 from tidegate.operators.columns import polars_type
 from tidegate.operators.horizon import restored_horizon
@@ -25,7 +26,7 @@ from tidegate.operators.pieces import pieces
 from tidegate.operators.protocol import OperatorContext, OperatorCounters, OperatorState, Restored
 from tidegate.operators.tabled import Tabled
 from tidegate.operators.whole_results import check_size
-from tidegate.plan.relational import Aggregate, OutputMode
+from tidegate.plan.relational import Aggregate
 from tidegate.state.chunk import RestoredChunk
 from tidegate.state.frames import picked
 from tidegate.state.table import KeyedTable

@@ -60,7 +60,7 @@ def build(
             return SourceOperator(node, context, connectors.source(node), config, now_ms)
         case Sink():
             kind = DeadLetterOperator if node.dead_letters else SinkOperator
-            return kind(node, context, connectors.sink(node))
+            return kind(node, context, connectors.writer(node, context.attempt, context.subtask))
         case AssignWatermark():
             return AssignWatermarkOperator(node, context)
         case Union():

@@ -11,15 +11,15 @@ from tidegate.operators.protocol import OperatorContext, OperatorState
 from tidegate.operators.sink import SinkOperator
 from tidegate.plan.dead_letters import LETTERS
 from tidegate.plan.relational import Sink
-from tidegate.ports.sink import SinkConnector
+from tidegate.ports.sink import SinkWriter
 
 
 class DeadLetterOperator(SinkOperator):
     """Letters become visible with the checkpoint that covers their rows: after a failure the rows come again, and so do
     their letters, while those that were only staged are swept."""
 
-    def __init__(self, node: Sink, context: OperatorContext, connector: SinkConnector) -> None:
-        super().__init__(node, context, connector)
+    def __init__(self, node: Sink, context: OperatorContext, writer: SinkWriter) -> None:
+        super().__init__(node, context, writer)
         self._attempt = context.attempt
         self._passed: CheckpointId | None = None
 

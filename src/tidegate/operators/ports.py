@@ -7,9 +7,10 @@ from typing import Protocol, TypeAlias
 
 import polars as pl
 
+from tidegate.model.ids import Attempt, SlotIndex
 from tidegate.model.snapshot import ChunkHandle
 from tidegate.plan.relational import Scan, Sink
-from tidegate.ports.sink import SinkConnector
+from tidegate.ports.sink import SinkWriter
 from tidegate.ports.source import SourceConnector
 
 LoadTable: TypeAlias = Callable[[ChunkHandle], pl.DataFrame]
@@ -21,4 +22,4 @@ class Connectors(Protocol):
 
     def source(self, scan: Scan) -> SourceConnector: ...
 
-    def sink(self, sink: Sink) -> SinkConnector: ...
+    def writer(self, sink: Sink, attempt: Attempt, subtask: SlotIndex) -> SinkWriter: ...

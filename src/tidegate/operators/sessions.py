@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from tidegate.model.elements import Batch, Output
 from tidegate.model.ids import CheckpointId
+from tidegate.model.output_mode import OutputMode
 from tidegate.operators.accumulators.protocol import (
     Merging,
     Settling,
@@ -47,7 +48,6 @@ from tidegate.operators.session_intervals import (
 from tidegate.operators.tabled import Tabled
 from tidegate.operators.whole_results import check_size
 from tidegate.plan.keyed import SessionAggregate
-from tidegate.plan.relational import OutputMode
 from tidegate.state.chunk import RestoredChunk
 from tidegate.state.table import KeyedTable
 

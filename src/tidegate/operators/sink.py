@@ -9,10 +9,11 @@ import polars as pl
 
 from tidegate.model.elements import Batch, Output
 from tidegate.model.ids import CheckpointId
+from tidegate.model.output_mode import OutputMode
 from tidegate.model.snapshot import Committable
 from tidegate.operators.protocol import Operator, OperatorContext, OperatorState
-from tidegate.plan.relational import OutputMode, Sink
-from tidegate.ports.sink import SinkConnector
+from tidegate.plan.relational import Sink
+from tidegate.ports.sink import SinkWriter
 from tidegate.state.frames import picked
 
 
@@ -22,14 +23,14 @@ class SinkOperator(Operator):
     A checkpoint that fails takes nothing with it: what it prepared is part of the next snapshot as well.
     """
 
-    def __init__(self, node: Sink, context: OperatorContext, connector: SinkConnector) -> None:
+    def __init__(self, node: Sink, context: OperatorContext, writer: SinkWriter) -> None:
         super().__init__()
         self._subtask = context.subtask
         self._names = [name for name, _ in node.columns]
         self._called = [public for _, public in node.columns]
-        self._writer = connector.writer(node, context.attempt, context.subtask)
+        self._writer = writer
         self._committables = context.restored.committables
-        self._whole = node.mode is OutputMode.COMPLETE and not connector.keeps_every_result
+        self._whole = node.mode is OutputMode.COMPLETE and not node.spec.keeps_every_result
 
     def on_batch(self, batch: Batch) -> Iterator[Output]:
         self.write(batch.rows)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tidegate.model.output_mode import OutputMode
 from tidegate.plan.graph import JobGraph
 from tidegate.plan.keyed import (
     Deduplicate,
@@ -12,7 +13,7 @@ from tidegate.plan.keyed import (
     StreamJoin,
     TimeMode,
 )
-from tidegate.plan.relational import Aggregate, Keyed, OutputMode, Plan
+from tidegate.plan.relational import Aggregate, Keyed, Plan
 
 
 def only_judges(graph: JobGraph) -> bool:

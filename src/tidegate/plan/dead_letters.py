@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from tidegate.model.errors import InvalidQuery
 from tidegate.model.ids import OperatorId
 from tidegate.model.types import LONG, STRING, Field, Schema
 from tidegate.plan.graph import JobGraph, Stage
 from tidegate.plan.relational import MapBatches, PythonEval, Scan, Sink
+from tidegate.ports.spec import SinkSpec
 
 LETTERS: Schema = (
     Field("row", STRING, nullable=False),
@@ -33,19 +34,26 @@ def is_dead_letter_id(operator: OperatorId) -> bool:
     return operator.startswith(_PREFIX)
 
 
-def with_dead_letters(graph: JobGraph, path: str) -> JobGraph:
-    """Every stage with user functions gets a sink of JSON lines in ``path``. Its id follows from the name of the stage's
+@dataclass(frozen=True, slots=True)
+class DeadLetters:
+    """Where rows go that user functions refuse. ``spec`` has the columns of ``LETTERS``."""
+
+    path: str
+    spec: SinkSpec
+
+
+def with_dead_letters(graph: JobGraph, letters: DeadLetters) -> JobGraph:
+    """Every stage with user functions gets a sink for them. Its id follows from the name of the stage's
     first user function, so that it does not depend on what surrounds it."""
-    _refuse_taken(graph, path)
+    _refuse_taken(graph, letters.path)
     taken: set[str] = set()
-    return replace(graph, stages=tuple(_with_sink(stage, path, taken) for stage in graph.stages))
+    return replace(graph, stages=tuple(_with_sink(stage, letters.spec, taken) for stage in graph.stages))
 
 
 def _refuse_taken(graph: JobGraph, path: str) -> None:
     """Letters among the output would be read as rows by whoever reads it; among the input, by this very query."""
     for node in (*graph.scans(), *graph.sinks()):
-        used = next((value for name, value in node.options.items() if name.lower() == "path"), None)
-        if used is not None and _plain(used) == _plain(path):
+        if node.spec.place and _plain(node.spec.place) == _plain(path):
             raise InvalidQuery(
                 f"option deadLetter names {path}, which the query {'reads' if isinstance(node, Scan) else 'writes'} itself",
                 hint="give the rows that functions refuse a directory of their own",
@@ -56,17 +64,15 @@ def _plain(path: str) -> str:
     return path.removeprefix("file://").rstrip("/")
 
 
-def _with_sink(stage: Stage, path: str, taken: set[str]) -> Stage:
+def _with_sink(stage: Stage, spec: SinkSpec, taken: set[str]) -> Stage:
     function = _first_function(stage)
     if function is None:
         return stage
     name = _unique(re.sub(r"[^A-Za-z0-9]+", "-", function).strip("-") or "function", taken)
     sink = Sink(
         id=OperatorId(_PREFIX + name),
-        format="json",
-        options={"path": path},
+        spec=spec,
         columns=tuple((field.name, field.name) for field in LETTERS),
-        schema=LETTERS,
         dead_letters=True,
     )
     return replace(stage, nodes=(*stage.nodes, sink))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from tidegate.model.ids import OperatorId
@@ -33,13 +32,6 @@ from tidegate.plan.relational import (
     Union,
 )
 
-_SECRET_WORDS = ("password", "secret", "token", "credential", "key", "jaas")
-_SECRET_VALUES = re.compile(
-    r"""(?<=:)(?<!://)[^:@/\s]+(?=@)|(?<=password=)('(?:[^'\\]|\\.)*'|[^\s&]+)""", re.IGNORECASE
-)
-"""Passwords inside a value: ``scheme://user:…@host``, ``host=… password=…``, ``…?password=…``."""
-_OURS = "tidegate."
-"""Options that the engine itself adds."""
 _TEXT_MAX = 160
 
 
@@ -125,8 +117,8 @@ def _count(number: int, noun: str) -> str:
 def describe(node: Plan, guarantees: Mapping[OperatorId, str] | None = None) -> str:
     """One line about one node."""
     match node:
-        case Scan(id=name, format=source, options=options, schema=schema):
-            return _short(f"Scan {name} {source}{shown_options(options)} [{_columns(schema)}]")
+        case Scan(id=name, spec=spec, schema=schema):
+            return _short(f"Scan {name} {spec.format}{_options(spec.shown)} [{_columns(schema)}]")
         case AssignWatermark(id=name, column=column, delay_us=delay):
             return f"Watermark {name} {plain(column)} - {_duration(delay)}"
         case Filter(condition=condition):
@@ -178,11 +170,11 @@ def describe(node: Plan, guarantees: Mapping[OperatorId, str] | None = None) -> 
             if parts:
                 where = f"table of {sum(part.size_bytes for part in parts):,} bytes over all slots"
             return _short(f"StaticJoin {kind.value} on [{on}], {where}")
-        case Sink(id=name, format=target, options=options, mode=mode, columns=columns):
+        case Sink(id=name, spec=spec, columns=columns):
             guarantee = (guarantees or {}).get(name)
             shown = f", guarantee {guarantee.replace('_', '-')}" if guarantee else ""
             return _short(
-                f"Sink {name} {target}{shown_options(options)} {mode.value}{shown} [{', '.join(public for _, public in columns)}]"
+                f"Sink {name} {spec.format}{_options(spec.shown)} {spec.mode.value}{shown} [{', '.join(public for _, public in columns)}]"
             )
 
 
@@ -228,18 +220,8 @@ def _names(columns: Sequence[str]) -> str:
     return ", ".join(map(plain, columns))
 
 
-def shown_options(options: Mapping[str, str]) -> str:
-    """What the user has set, for people; no secret is in it."""
-    shown = [
-        f"{name}={'*****' if _is_secret(name.lower()) else _SECRET_VALUES.sub('*****', value)}"
-        for name, value in sorted(options.items())
-        if not name.startswith(_OURS)
-    ]
-    return f" ({', '.join(shown)})" if shown else ""
-
-
-def _is_secret(option: str) -> bool:
-    return option != "keys" and any(word in option for word in _SECRET_WORDS)  # Names of columns are no secret.
+def _options(shown: Sequence[tuple[str, str]]) -> str:
+    return f" ({', '.join(f'{name}={value}' for name, value in shown)})" if shown else ""
 
 
 def _duration(delay_us: int) -> str:

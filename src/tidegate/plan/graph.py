@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from enum import Enum
 
 from tidegate.model.ids import OperatorId, StageId
+from tidegate.model.output_mode import OutputMode
 from tidegate.model.shape import StateShape
 from tidegate.model.types import Schema, simple_string
-from tidegate.plan.relational import OutputMode, PartialAggregate, Plan, Scan, Sink, Stateful
+from tidegate.plan.relational import PartialAggregate, Plan, Scan, Sink, Stateful
 from tidegate.plan.shapes import shape_of
 
 

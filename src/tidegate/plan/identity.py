@@ -20,7 +20,7 @@ from tidegate.plan.keyed import Deduplicate, SessionAggregate, StatefulProcess, 
 from tidegate.plan.meaning import GENERATED, meanings_of, plain
 from tidegate.plan.ordering import Limit
 from tidegate.plan.relational import Aggregate, AssignWatermark, Keyed, Plan, Scan, Sink, Stateful
-from tidegate.plan.shapes import place_of, shape_of
+from tidegate.plan.shapes import shape_of
 from tidegate.plan.sharing import distinct
 
 SLUG_LENGTH_MAX = 48
@@ -130,8 +130,8 @@ def _base(node: Stateful) -> str:
             facts = slug(*_named_keys(node, left.keys), *_named_keys(node, right.keys))
         case Limit(count=count):
             facts = slug(str(count))
-        case Sink(format=form, query=query):
-            facts = slug(form, query) if query else slug(form)
+        case Sink(query=query):
+            facts = slug(node.format, query) if query else slug(node.format)
     return f"{_KINDS[type(node)]}-{facts}"
 
 
@@ -146,7 +146,7 @@ def _all(keys: tuple[str, ...]) -> tuple[str, ...]:
 
 def _last_step(scan: Scan) -> tuple[str, ...]:
     """The directory's or the topic's own name: a tree that moves as a whole keeps the names of its sources."""
-    place = place_of(scan)
+    place = scan.spec.place
     return (place.rpartition("/")[2],) if place else ()
 
 

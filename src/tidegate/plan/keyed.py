@@ -14,7 +14,8 @@ from tidegate.model.types import Schema
 from tidegate.plan.expressions import Expression
 
 if TYPE_CHECKING:
-    from tidegate.plan.relational import AggregateCall, EventTimeKey, OutputMode, Plan
+    from tidegate.model.output_mode import OutputMode
+    from tidegate.plan.relational import AggregateCall, EventTimeKey, Plan
 
 
 def fields_named(names: tuple[str, ...], schema: Schema) -> Schema:

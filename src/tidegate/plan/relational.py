@@ -11,18 +11,13 @@ from enum import Enum
 from typing import TypeAlias
 
 from tidegate.model.ids import OperatorId
+from tidegate.model.output_mode import OutputMode
 from tidegate.model.snapshot import ChunkHandle
 from tidegate.model.types import DataType, Schema
 from tidegate.plan.expressions import Expression, Named, Scalar
 from tidegate.plan.keyed import Deduplicate, PartialDeduplicate, SessionAggregate, StatefulProcess, StreamJoin
 from tidegate.plan.ordering import Limit, PartialLimit, Sort
-
-
-class OutputMode(Enum):
-    APPEND = "append"
-    UPDATE = "update"
-    COMPLETE = "complete"
-    """The whole result, once per checkpoint."""
+from tidegate.ports.spec import SinkSpec, SourceSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,20 +25,19 @@ class Scan:
     """Reads a source. Names of ``schema`` are the plan's; ``columns`` are the source's own names, in the same order."""
 
     id: OperatorId
-    format: str
-    options: dict[str, str]
+    spec: SourceSpec
     schema: Schema
     columns: tuple[str, ...]
-    payload: bytes = b""
-    """Pickled user DataSource for Python data sources; empty for built-in formats. Ours or the user's code, never state."""
-    source_schema: Schema = ()
-    """All columns of the source in its own order and under its own names (``columns`` may be a pruned part)."""
     event_time: str | None = None
     """The source's column that ``withWatermark`` reads as it is stored; empty: it reads something else; None: no ``withWatermark`` is in
     the chain. Written into the graph (``plan/event_times.py``): it says nothing about what the source gives."""
     pinned: bool = False
     """The user chose the id."""
     inputs: tuple[()] = ()
+
+    @property
+    def format(self) -> str:
+        return self.spec.format
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -291,21 +285,27 @@ class Sink:
     """Writes ``columns`` (plan name, public name) with a connector."""
 
     id: OperatorId
-    format: str
-    options: dict[str, str]
+    spec: SinkSpec
     columns: tuple[tuple[str, str], ...]
-    schema: Schema
-    """Public names."""
-    mode: OutputMode = OutputMode.APPEND
-    partition_by: tuple[str, ...] = ()
-    payload: bytes = b""
-    """Pickled user code (``foreach``)."""
     query: str = ""
     """Name of the query among those of a job; empty: it is alone."""
     dead_letters: bool = False
     """Last in its stage and beside the stream: it takes the rows that user functions of the stage raise for."""
     pinned: bool = False
     inputs: tuple[Plan, ...] = ()
+
+    @property
+    def format(self) -> str:
+        return self.spec.format
+
+    @property
+    def schema(self) -> Schema:
+        """Public names."""
+        return self.spec.schema
+
+    @property
+    def mode(self) -> OutputMode:
+        return self.spec.mode
 
 
 Plan: TypeAlias = (

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from tidegate.model.shape import PLACE, Part, StateShape
 from tidegate.model.types import Schema, simple_string
 from tidegate.plan.keyed import Deduplicate, SessionAggregate, StatefulProcess, StreamJoin
@@ -11,22 +9,11 @@ from tidegate.plan.meaning import plain
 from tidegate.plan.ordering import Limit
 from tidegate.plan.relational import Aggregate, AggregateCall, AssignWatermark, Scan, Sink, Stateful
 
-_PLACES = ("path", "subscribe", "topic", "subscribepattern", "assign", "table", "dbtable")
-"""Options that say where a connector reads or writes, most telling first; none whose value may hold a password."""
-_LOCAL = re.compile(r"file:/+")
-
-
-def place_of(node: Scan | Sink) -> str:
-    """Where it reads or writes, as far as an option says so; empty: nowhere in particular."""
-    options = {name.lower(): value for name, value in node.options.items()}
-    place = next((options[name] for name in _PLACES if options.get(name)), "")
-    return _LOCAL.sub("/", place, count=1).rstrip("/") if place.startswith("file:") else place.rstrip("/")
-
 
 def shape_of(node: Stateful) -> StateShape:
     match node:
         case Scan() | Sink():
-            place = place_of(node)
+            place = node.spec.place
             return StateShape(node.id, (("format", node.format), *(((PLACE, place),) if place else ())))
         case AssignWatermark(column=column, schema=schema):
             of = next((f" {simple_string(field.type)}" for field in schema if field.name == column), "")

@@ -14,7 +14,7 @@ from itertools import pairwise
 from tidegate.model.errors import InvalidQuery
 from tidegate.model.ids import StageId
 from tidegate.model.types import Field, Schema
-from tidegate.plan.dead_letters import with_dead_letters
+from tidegate.plan.dead_letters import DeadLetters, with_dead_letters
 from tidegate.plan.event_times import with_event_times
 from tidegate.plan.graph import Edge, JobGraph, Partitioning, Stage
 from tidegate.plan.keyed import Deduplicate, PartialDeduplicate, SessionAggregate, StatefulProcess, StreamJoin
@@ -42,19 +42,21 @@ from tidegate.plan.sharing import shared_nodes
 from tidegate.plan.watermarks import push_watermarks_down_all
 
 
-def build_graph(*plans: Sink, parallelism: int, max_parallelism: int, dead_letter: str = "") -> JobGraph:
+def build_graph(
+    *plans: Sink, parallelism: int, max_parallelism: int, dead_letters: DeadLetters | None = None
+) -> JobGraph:
     """The graph of one pipeline, with a sink per plan. Stages are numbered from the sources down: an edge leads to a higher number.
 
     A node that several consumers read (``plan/sharing.py``) is the same object in all of them, and ends its stage.
-    ``dead_letter``: directory for rows whose user function raises; empty: such a row ends the attempt.
+    ``dead_letters``: where rows go whose user function raises; None: such a row ends the attempt.
     """
     sinks = push_watermarks_down_all(plans)
     cutter = _Cutter(frozenset(map(id, shared_nodes(sinks))))
     for sink in sinks:
         cutter.close(cutter.chain(sink))
     graph = with_event_times(JobGraph(tuple(cutter.stages), tuple(cutter.edges), parallelism, max_parallelism))
-    if dead_letter:
-        graph = with_dead_letters(graph, dead_letter)
+    if dead_letters is not None:
+        graph = with_dead_letters(graph, dead_letters)
     _check_unique_ids(graph)
     return graph
 
@@ -170,8 +172,8 @@ def _runs_user_code(node: Plan) -> bool:
     match node:
         case PythonEval() | MapBatches():
             return True
-        case Sink(payload=payload):
-            return bool(payload)
+        case Sink(spec=spec):
+            return spec.runs_user_code
         case _:
             return False
 

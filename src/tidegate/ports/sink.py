@@ -7,9 +7,8 @@ from abc import ABC, abstractmethod
 import polars as pl
 
 from tidegate.model.batch_ids import BatchIds
-from tidegate.model.ids import Attempt, CheckpointId, SlotIndex
+from tidegate.model.ids import Attempt, CheckpointId
 from tidegate.model.snapshot import Committable, Published
-from tidegate.plan.relational import Sink
 from tidegate.ports.side import ConnectorSide
 
 
@@ -43,24 +42,14 @@ class SinkWriter(ABC):
         """Nothing is held open."""
 
 
-class SinkConnector(ConnectorSide, ABC):
-    """Slot side of a sink: makes writers."""
-
-    guarantee: str
-    """``exactly_once``, ``at_least_once`` or ``idempotent``; stands in the query's description."""
-    keeps_every_result: bool = False
-    """The output is a log: in output mode complete, each checkpoint's result stands behind the one before. For all others a result takes
-    the place of those that are not visible yet."""
-
-    @abstractmethod
-    def writer(self, sink: Sink, attempt: Attempt, subtask: SlotIndex) -> SinkWriter: ...
-
-
 class SinkCommitter(ConnectorSide, ABC):
     """Driver side of a sink: runs only in the JobMaster, from the manifest. Must be safe when repeated, late or racing."""
 
     forgets: bool = True
     """The target may know nothing although output became visible there: that is no reason for a warning."""
+
+    def open(self) -> None:
+        """Called once, when it is certain that the query starts, before anything runs."""
 
     def published(self) -> Published | None:
         """The newest output of this pipeline that the target knows, whoever published it: so a start can tell that the checkpoint

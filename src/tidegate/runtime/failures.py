@@ -22,7 +22,9 @@ def located(error: Exception, node: Plan, operator: str, position: str) -> Tideg
 
 
 def _translated(error: Exception, node: Plan) -> TidegateError:
-    if isinstance(node, PythonEval | MapBatches | StatefulProcess) or (isinstance(node, Scan | Sink) and node.payload):
+    if isinstance(node, PythonEval | MapBatches | StatefulProcess) or (
+        isinstance(node, Scan | Sink) and node.spec.runs_user_code
+    ):
         return UserCodeFailed(user_traceback(error), hint="mend the function, or make it return null for such rows")
     if isinstance(node, Scan | Sink) and isinstance(error, OSError):
         return Unavailable(

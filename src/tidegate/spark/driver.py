@@ -304,7 +304,7 @@ class JobMaster:
                 self._outside.perform(effect)
 
     def _pickled(self, graph: JobGraph) -> bytes:
-        return pickle.dumps(SlotWork(graph, self._config, self._location, self._storage))
+        return pickle.dumps(SlotWork(graph, self._config, self._plan.pipeline, self._location, self._storage))
 
     # --- attempts ----------------------------------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 
 import zmq
 
-from tidegate.connectors.registry import RealConnectors
+from tidegate.connectors.home import Home, RealConnectors
 from tidegate.model.errors import Bug, SlotLost, TidegateError
 from tidegate.model.ids import Attempt, SlotIndex
 from tidegate.model.messages import (
@@ -248,7 +248,11 @@ class SlotProcess:
                 self._slot,
                 self._attempt,
                 self._task.config,
-                RealConnectors(store, partial(open_directory, options=self._task.storage)),
+                RealConnectors(
+                    self._task.config,
+                    partial(open_directory, options=self._task.storage),
+                    Home(self._task.pipeline, store),
+                ),
                 restored=start.restored,
                 chunks=chunks,
                 now_ms=time.monotonic() * 1000,

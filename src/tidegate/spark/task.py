@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidegate.model.config import QueryConfig
+from tidegate.model.ids import PipelineId
 from tidegate.plan.graph import JobGraph
 from tidegate.storage.options import NO_OPTIONS, StorageOptions
 
@@ -45,6 +46,7 @@ class SlotWork:
 
     graph: JobGraph
     config: QueryConfig
+    pipeline: PipelineId
     location: str
     """Checkpoint location: state is read from it and uploaded to it by the slots themselves."""
     storage: StorageOptions = NO_OPTIONS

@@ -3,7 +3,7 @@
 The quickest way to ask what a query answers, and whether it still answers the same when everything is thrown away in the middle and a
 restore goes on at another parallelism: some ten milliseconds a run.
 
-    committed = run_locally(translation.plan, RealConnectors(), Fate((2, 5, 1), seed=7), load=load)
+    committed = run_locally(translation.plan, sources, Fate((2, 5, 1), seed=7), load=load)
     committed.rows, committed.restored
 """
 
@@ -17,13 +17,15 @@ from typing import Protocol
 import polars as pl
 
 from tidegate.model.config import QueryConfig
-from tidegate.model.ids import CheckpointId, OperatorId
+from tidegate.model.ids import Attempt, CheckpointId, OperatorId, SlotIndex
+from tidegate.model.output_mode import OutputMode
 from tidegate.model.snapshot import Committable, Split
 from tidegate.operators.build import refuse_user_functions
 from tidegate.operators.columns import empty_frame
 from tidegate.operators.user_functions import Load
-from tidegate.plan.relational import OutputMode, Scan, Sink
+from tidegate.plan.relational import Scan, Sink
 from tidegate.plan.stages import build_graph
+from tidegate.ports.sink import SinkWriter
 from tidegate.ports.source import SourceConnector, SplitEnumerator, SplitReader
 from tidegate.testing.scripted import ScriptedSink
 from tidegate.testing.slots import SlotHarness, Snapshot
@@ -33,11 +35,11 @@ STEPS_MAX = 1_000_000
 
 
 class ReadableSources(Protocol):
-    """Both sides of the sources. ``connectors.registry.RealConnectors`` is one."""
+    """Both sides of the sources. ``connectors.home.RealConnectors`` is one."""
 
     def source(self, scan: Scan) -> SourceConnector: ...
 
-    def enumerator(self, scan: Scan, config: QueryConfig) -> SplitEnumerator: ...
+    def enumerator(self, scan: Scan) -> SplitEnumerator: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,14 +119,17 @@ class _Job:
     def source(self, scan: Scan) -> _CountedSource:
         return _CountedSource(self.sources.source(scan), self._count)
 
-    def sink(self, sink: Sink) -> ScriptedSink:
+    def writer(self, sink: Sink, attempt: Attempt, subtask: SlotIndex) -> SinkWriter:
+        return self._sink(sink).writer(sink, attempt, subtask)
+
+    def _sink(self, sink: Sink) -> ScriptedSink:
         return self.sinks.setdefault(sink.id, ScriptedSink())
 
     def enumerator(self, scan: Scan) -> SplitEnumerator:
-        return self.sources.enumerator(scan, self.config)
+        return self.sources.enumerator(scan)
 
     def commit(self, sink: Sink, committables: tuple[Committable, ...]) -> None:
-        kept = self.sink(sink)
+        kept = self._sink(sink)
         if sink.mode is OutputMode.COMPLETE and committables:
             newest = max(one.checkpoint for one in committables)
             committables = tuple(one for one in committables if one.checkpoint == newest)
@@ -134,7 +139,7 @@ class _Job:
         kept.commit(committables)
 
     def committed(self, sink: Sink) -> pl.DataFrame:
-        return pl.concat([empty_frame(sink.schema), *self.sink(sink).visible.values()])
+        return pl.concat([empty_frame(sink.schema), *self._sink(sink).visible.values()])
 
     def _count(self, rows: int) -> None:
         self.rows_read += rows
@@ -177,7 +182,7 @@ class _CountedReader(SplitReader):
 
 def run_locally(
     plan: Sink,
-    sources: ReadableSources,
+    sources: Callable[[QueryConfig], ReadableSources],
     fate: Fate = UNHARMED,
     *,
     load: Load = refuse_user_functions,
@@ -187,7 +192,8 @@ def run_locally(
 
     Raises what the query raises.
     """
-    job = _Job(sources, fate.config())
+    config = fate.config()
+    job = _Job(sources(config), config)
     chance = Random(fate.seed)
     store: dict[str, bytes] = {}
     snapshot: Snapshot | None = None

@@ -11,7 +11,7 @@ import polars as pl
 from tidegate.model.ids import Attempt, CheckpointId, OperatorId, SlotIndex
 from tidegate.model.snapshot import Committable, Split
 from tidegate.plan.relational import Scan, Sink
-from tidegate.ports.sink import SinkCommitter, SinkConnector, SinkWriter
+from tidegate.ports.sink import SinkCommitter, SinkWriter
 from tidegate.ports.source import SourceConnector, SplitEnumerator, SplitReader
 
 
@@ -123,10 +123,9 @@ class ScriptedEnumerator(SplitEnumerator):
 
 
 @dataclass(slots=True)
-class ScriptedSink(SinkConnector, SinkCommitter):
+class ScriptedSink(SinkCommitter):
     """Prepared output is kept by transaction name; committing twice, or late, changes nothing."""
 
-    guarantee: str = "exactly_once"
     prepared: dict[str, pl.DataFrame] = field(default_factory=dict)
     visible: dict[str, pl.DataFrame] = field(default_factory=dict)
     """Committed output by transaction, in the order of the commits."""
@@ -183,8 +182,8 @@ class ScriptedConnectors:
     def source(self, scan: Scan) -> ScriptedSource:
         return self.sources[scan.id]
 
-    def sink(self, sink: Sink) -> ScriptedSink:
-        return self.sinks[sink.id]
+    def writer(self, sink: Sink, attempt: Attempt, subtask: SlotIndex) -> SinkWriter:
+        return self.sinks[sink.id].writer(sink, attempt, subtask)
 
     def enumerator(self, scan: Scan) -> ScriptedEnumerator:
         return ScriptedEnumerator(self.sources[scan.id])

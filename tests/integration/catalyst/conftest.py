@@ -10,7 +10,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader
 
 from tidegate.catalyst.translate import SinkRequest, Translation, translate
-from tidegate.plan.relational import OutputMode, Plan, Sink
+from tidegate.model.output_mode import OutputMode
+from tidegate.plan.relational import Plan, Sink
 
 Translate = Callable[..., Sink]
 
@@ -64,8 +65,8 @@ def files(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Data
     )
 
 
-def translation(frame: DataFrame, mode: str = "append", **sink: object) -> Translation:
-    return translate(frame, mode=OutputMode(mode), sink=SinkRequest("memory", **sink))  # type: ignore[arg-type]
+def translation(frame: DataFrame, mode: str = "append", *, format: str = "memory", **sink: object) -> Translation:
+    return translate(frame, mode=OutputMode(mode), sink=SinkRequest(format, **sink))  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="session")

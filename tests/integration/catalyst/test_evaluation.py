@@ -117,7 +117,7 @@ def source_rows(batch, plan: Sink) -> pl.DataFrame:
     while not isinstance(scan, Scan):
         scan = scan.inputs[0]
     rows = pl.from_arrow(batch.toArrow())
-    return conform(rows, scan.source_schema)
+    return conform(rows, scan.spec.schema)
 
 
 @pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin"], indirect=True)

@@ -11,17 +11,9 @@ import pytest
 from pyspark.sql import functions as F
 
 from tidegate.model import types as t
+from tidegate.model.output_mode import OutputMode
 from tidegate.plan.expressions import Call, Column, Literal, MakeStruct, walk
-from tidegate.plan.relational import (
-    Aggregate,
-    AssignWatermark,
-    EventTimeKey,
-    JoinKind,
-    OutputMode,
-    Repartition,
-    Scan,
-    UdfKind,
-)
+from tidegate.plan.relational import Aggregate, AssignWatermark, EventTimeKey, JoinKind, Repartition, Scan, UdfKind
 
 pytestmark = pytest.mark.spark
 
@@ -43,31 +35,30 @@ def test_a_python_data_source_keeps_its_name_schema_and_class(bids, plan_of):
     from tidegate.connectors.python_source.payload import unpack
 
     scan = scan_of(plan_of(bids))
-    source, schema = unpack(scan.payload, scan.source_schema)
+    source, schema = unpack(scan.spec.payload, scan.spec.schema)
     assert scan.format == source.name() == "catalyst_bids"
     assert schema == bids.schema
     assert source.options["EVENTSPERSECOND"] == "100"
-    assert scan.options == {"eventspersecond": "100"}, "keys of options are lower case"
+    assert scan.spec.shown == (("eventspersecond", "*****"),), "they are the user's own: nobody knows which are secret"
 
 
 def test_a_file_source_keeps_format_path_options_and_session_zone(files, plan_of):
     scan = scan_of(plan_of(files))
     assert scan.format == "json"
-    assert scan.payload == b""
-    assert scan.options.keys() == {"path", "maxfilespertrigger", "timezone"}
-    assert [field.name for field in scan.source_schema] == ["id", "kind", "at"]
+    assert dict(scan.spec.shown).keys() == {"path", "maxfilespertrigger", "timezone"}
+    assert [field.name for field in scan.spec.schema] == ["id", "kind", "at"]
 
 
 def test_the_rate_source_is_scanned_by_its_name(spark, plan_of):
     scan = scan_of(plan_of(spark.readStream.format("rate").option("rowsPerSecond", 7).load()))
-    assert (scan.format, scan.options) == ("rate", {"rowspersecond": "7"})
+    assert (scan.format, scan.spec.shown) == ("rate", (("rowspersecond", "7"),))
     assert scan.columns == ("timestamp", "value")
 
 
 def test_only_the_columns_that_are_used_are_scanned(bids, plan_of, shape_of):
     plan = plan_of(bids.where("price > 3").select((F.col("bidder") + 1).alias("next")))
     assert scan_of(plan).columns == ("bidder", "price")
-    assert len(scan_of(plan).source_schema) == 6
+    assert len(scan_of(plan).spec.schema) == 6
     assert shape_of(plan) == ["Sink", "Project", "Filter", "Scan"]
 
 
@@ -451,14 +442,10 @@ def test_windows_and_computed_columns_are_described_by_what_they_mean(timed, pla
 
 def test_the_sink_carries_what_was_asked_of_it(bids, translated):
     result = translated(
-        bids.select("price", "channel"), "update", options={"path": "/x"}, partition_by=("channel",), payload=b"p"
+        bids.select("price", "channel"), "append", format="parquet", options={"path": "/x"}, partition_by=("channel",)
     )
     sink = result.plan
-    assert (sink.format, sink.options, sink.partition_by, sink.payload) == (
-        "memory",
-        {"path": "/x"},
-        ("channel",),
-        b"p",
-    )
-    assert sink.mode is OutputMode.UPDATE
+    assert (sink.format, sink.spec.place, sink.spec.partition_by) == ("parquet", "/x", ("channel",))
+    assert (sink.mode, sink.spec.mode) == (OutputMode.APPEND, OutputMode.APPEND)
+    assert [field.name for field in sink.schema] == ["price", "channel"]
     assert "StreamingRelationV2" in result.text

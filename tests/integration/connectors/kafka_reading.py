@@ -15,11 +15,11 @@ from tidegate.connectors.kafka.config import source_schema
 from tidegate.connectors.kafka.enumerator import KafkaEnumerator
 from tidegate.connectors.kafka.format import enumerator, source
 from tidegate.connectors.kafka.source import KafkaReader, KafkaSource
+from tidegate.connectors.legacy import Scan
 from tidegate.model.config import QueryConfig
 from tidegate.model.ids import OperatorId
 from tidegate.model.snapshot import Split, SplitPosition
 from tidegate.model.types import Field
-from tidegate.plan.relational import Scan
 
 SECONDS_MAX = 90.0
 LIBRARY_ONLY = {"kafka.check.crcs": "true"}

@@ -12,11 +12,10 @@ from tidegate.connectors.kafka.names import TransactionNames
 from tidegate.connectors.kafka.sink_config import parse_sink
 from tidegate.connectors.kafka.wire.transactions import Transactions
 from tidegate.connectors.kafka.writer import TransactionalWriter
-from tidegate.connectors.options import PIPELINE
+from tidegate.connectors.legacy import PIPELINE, Sink
 from tidegate.model.ids import Attempt, CheckpointId, OperatorId, SlotIndex
 from tidegate.model.snapshot import Committable
 from tidegate.model.types import STRING, Field, Schema
-from tidegate.plan.relational import Sink
 
 VALUE: Schema = (Field("value", STRING),)
 

@@ -12,14 +12,15 @@ import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.table import Table
+from tests.nodes import ByNode
 
-from tidegate.connectors.registry import RealConnectors
+from tidegate.connectors.legacy import Sink
 from tidegate.model import types as t
 from tidegate.model.ids import Attempt, CheckpointId, OperatorId, SlotIndex
+from tidegate.model.output_mode import OutputMode
 from tidegate.model.snapshot import Committable
 from tidegate.model.types import Field, Schema
 from tidegate.operators.columns import conform
-from tidegate.plan.relational import OutputMode, Sink
 from tidegate.ports.sink import SinkCommitter, SinkWriter
 
 NUMBERS: Schema = (Field("k", t.STRING), Field("n", t.LONG))
@@ -132,11 +133,11 @@ def table_sink(
 
 
 def writer(sink: Sink, attempt: int = 1, subtask: int = 0) -> SinkWriter:
-    return RealConnectors().sink(sink).writer(sink, Attempt(attempt), SlotIndex(subtask))
+    return ByNode().sink(sink).writer(sink, Attempt(attempt), SlotIndex(subtask))
 
 
 def committer(sink: Sink) -> SinkCommitter:
-    return RealConnectors().committer(sink)
+    return ByNode().committer(sink)
 
 
 def numbers(*values: int) -> pl.DataFrame:

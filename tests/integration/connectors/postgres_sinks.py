@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import polars as pl
 
+from tidegate.connectors.legacy import Sink
 from tidegate.connectors.postgres.committer import PostgresCommitter
 from tidegate.connectors.postgres.writer import PostgresSink, PostgresWriter
 from tidegate.model import types as t
 from tidegate.model.ids import Attempt, CheckpointId, OperatorId, SlotIndex
+from tidegate.model.output_mode import OutputMode
 from tidegate.model.snapshot import Committable
 from tidegate.model.types import Field, Schema
-from tidegate.plan.relational import OutputMode, Sink
 
 SCHEMA: Schema = (Field("k", t.STRING), Field("n", t.LONG))
 

@@ -30,9 +30,9 @@ from tests.integration.connectors.lake_tables import (
 from tidegate.model import types as t
 from tidegate.model.errors import InvalidQuery, TidegateError
 from tidegate.model.ids import Attempt
+from tidegate.model.output_mode import OutputMode
 from tidegate.model.types import Field
 from tidegate.operators.columns import conform
-from tidegate.plan.relational import OutputMode
 
 INSTANT = dt.datetime(2024, 1, 1, 1, 2, 3, 123456, tzinfo=dt.UTC)
 WALL = dt.datetime(2024, 1, 1, 1, 2, 3, 5)

@@ -19,10 +19,10 @@ from tidegate.checkpoint.layout import BEGIN_PREFIX
 from tidegate.connectors.kafka import register
 from tidegate.connectors.kafka.format import enumerator
 from tidegate.connectors.kafka.splits import EARLIEST, KafkaSplit, decode_split
+from tidegate.connectors.legacy import Scan
 from tidegate.model.config import QueryConfig
 from tidegate.model.errors import UserCodeFailed
 from tidegate.model.ids import OperatorId
-from tidegate.plan.relational import Scan
 from tidegate.spark.restored_sources import RestoredSources
 from tidegate.storage.local import LocalBlobStore
 

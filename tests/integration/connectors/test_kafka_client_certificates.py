@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 from tests.integration.connectors import kafka_reading
 from tests.integration.connectors.kafka_sink_kit import HandSink, sink_node, values
+from tests.nodes import ByNode
 from tests.servers.certificates import Certificate
 from tests.servers.kafka import Broker
 
 from tidegate.connectors.kafka.format import enumerator
-from tidegate.connectors.registry import RealConnectors
 from tidegate.model.errors import TidegateError
 
-CONNECTORS = RealConnectors()
+CONNECTORS = ByNode()
 
 
 def trusting(kafka: Broker) -> dict[str, Any]:

@@ -24,13 +24,13 @@ from tests.servers.kafka import QUIET, Broker, kafka_cluster
 from tidegate.connectors.kafka import log_ends, partition_leaders
 from tidegate.connectors.kafka.format import enumerator, source
 from tidegate.connectors.kafka.source import KafkaReader
+from tidegate.connectors.legacy import Scan
 from tidegate.model.elements import Batch, SourceStatus
 from tidegate.model.ids import Attempt, CheckpointId, SlotIndex
 from tidegate.model.messages import AssignSplits
 from tidegate.model.snapshot import KeyGroupRange, SplitPosition
 from tidegate.operators.protocol import OperatorContext, OperatorState, Restored
 from tidegate.operators.source import SourceOperator
-from tidegate.plan.relational import Scan
 
 IDLE_MS = ENDLESS.idle_timeout_ms
 TURNS = 200

@@ -18,11 +18,11 @@ from confluent_kafka.admin import (  # pyright: ignore[reportPrivateImportUsage]
 )
 from tests.e2e.scenario import wait_until
 from tests.integration.connectors.kafka_sink_kit import VALUE, HandSink, sink_node, values
+from tests.nodes import ByNode
 from tests.servers.kafka import PASSWORD, QUIET, USER, Broker, kafka_broker
 
 from tidegate.connectors.kafka.wire.groups import Groups
 from tidegate.connectors.kafka.wire.transactions import Transactions
-from tidegate.connectors.registry import RealConnectors
 from tidegate.model.errors import Unavailable
 from tidegate.model.ids import Attempt, CheckpointId
 from tidegate.model.snapshot import Published
@@ -119,7 +119,7 @@ def test_a_user_without_the_right_to_note_anything_writes_exactly_once_as_before
         kafka_sasl_username=USER,
         kafka_sasl_password=PASSWORD,
     )
-    RealConnectors().committer(node)
+    ByNode().committer(node)
     hand = HandSink(node)
     with caplog.at_level(logging.WARNING, "tidegate"):
         for checkpoint in (1, 2):

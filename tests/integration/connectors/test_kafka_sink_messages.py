@@ -9,20 +9,20 @@ from dataclasses import replace
 import polars as pl
 import pytest
 from tests.integration.connectors.kafka_sink_kit import VALUE, HandSink, rows, sink_node, values
+from tests.nodes import ByNode
 from tests.servers.kafka import PASSWORD, USER, Broker
 
 from tidegate.connectors.kafka.columns import HEADERS
 from tidegate.connectors.kafka.sink_config import parse_sink
 from tidegate.connectors.kafka.wire.transactions import Transactions
+from tidegate.connectors.legacy import Sink
 from tidegate.connectors.options import COMMIT_WITHIN
-from tidegate.connectors.registry import RealConnectors
 from tidegate.model.errors import DataError, InvalidQuery, TidegateError, Unavailable
 from tidegate.model.ids import Attempt, CheckpointId, SlotIndex
 from tidegate.model.snapshot import Committable
 from tidegate.model.types import BINARY, INTEGER, STRING, Field, Schema
-from tidegate.plan.relational import Sink
 
-CONNECTORS = RealConnectors()
+CONNECTORS = ByNode()
 HEADER = pl.List(pl.Struct({"key": pl.String, "value": pl.Binary}))
 
 

@@ -27,10 +27,11 @@ from tests.integration.connectors.lake_tables import (
 
 from tidegate.connectors.delta.committer import DeltaCommitter
 from tidegate.connectors.iceberg.committer import IcebergCommitter
+from tidegate.connectors.legacy import Sink
 from tidegate.model.errors import Unavailable
 from tidegate.model.ids import Attempt, CheckpointId
+from tidegate.model.output_mode import OutputMode
 from tidegate.model.snapshot import Published
-from tidegate.plan.relational import OutputMode, Sink
 
 COMMITTED = "tidegate.committed.p1.sink-0"
 

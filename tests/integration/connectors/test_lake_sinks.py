@@ -32,9 +32,9 @@ from tidegate.connectors.lake import writer as lake_writer
 from tidegate.model import types as t
 from tidegate.model.errors import CorruptSnapshot, InvalidQuery
 from tidegate.model.ids import Attempt
+from tidegate.model.output_mode import OutputMode
 from tidegate.model.types import Field
 from tidegate.operators.columns import conform
-from tidegate.plan.relational import OutputMode
 
 COMMITTERS = {"delta": delta_committer, "iceberg": iceberg_committer}
 

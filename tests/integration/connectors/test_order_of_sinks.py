@@ -19,21 +19,21 @@ from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamWriter, WriterCommitMessage
 from tests.integration.connectors.lake_tables import DeltaSinkTable, IcebergSinkTable
+from tests.nodes import ByNode, planned_sink
 from tests.servers.postgres import Server
 
 from tidegate.api.foreach_batch import BatchCaller
-from tidegate.connectors.console.sink import ConsoleCommitter
-from tidegate.connectors.foreach_batch.sink import ForeachBatchCommitter
-from tidegate.connectors.memory.sink import MemoryCommitter
+from tidegate.connectors.console.committer import ConsoleCommitter
+from tidegate.connectors.legacy import Sink
+from tidegate.connectors.memory.committer import MemoryCommitter
 from tidegate.connectors.python_source.payload import pack
-from tidegate.connectors.registry import RealConnectors
 from tidegate.connectors.spark_types import spark_schema
 from tidegate.model import types as t
 from tidegate.model.batch_ids import BatchIds
 from tidegate.model.ids import Attempt, BatchId, CheckpointId, OperatorId, SlotIndex
+from tidegate.model.output_mode import OutputMode
 from tidegate.model.snapshot import Committable
 from tidegate.model.types import Field, Schema
-from tidegate.plan.relational import OutputMode, Sink
 from tidegate.ports.sink import SinkCommitter
 from tidegate.storage.local import LocalBlobStore
 from tidegate.storage.options import StorageOptions
@@ -59,7 +59,7 @@ def sink_of(
     )
 
 
-def run(connectors: RealConnectors, sink: Sink, committer: SinkCommitter | None) -> None:
+def run(connectors: ByNode, sink: Sink, committer: SinkCommitter | None) -> None:
     """Key of a row: its subtask. The second subtask is done first, the last two checkpoints are committed together."""
     slot = connectors.sink(sink)
     writers = [slot.writer(sink, Attempt(1), SlotIndex(subtask)) for subtask in range(SUBTASKS)]
@@ -119,7 +119,7 @@ def test_files_hold_the_rows_of_a_subtask_in_order(tmp_path: Path, form: str, op
     """T75"""
     header = {"header": "true"} if form == "csv" else {}
     sink = sink_of(form, {"path": str(tmp_path / "out")} | options | header)
-    run(RealConnectors(), sink, RealConnectors().committer(sink))
+    run(ByNode(), sink, ByNode().committer(sink))
     read = {"parquet": pl.read_parquet, "json": pl.read_ndjson, "csv": pl.read_csv}[form]
     assert_rising_in_each_file([read(path) for path in sorted((tmp_path / "out").glob("part-*"))])
 
@@ -129,7 +129,7 @@ def test_files_of_tables_hold_the_rows_of_a_subtask_in_order(tmp_path: Path, kin
     """T75"""
     table = kind(tmp_path)
     sink = sink_of(table.format, table.options)
-    run(RealConnectors(), sink, RealConnectors().committer(sink))
+    run(ByNode(), sink, ByNode().committer(sink))
     assert_rising_in_each_file([pl.read_parquet(path) for path in sorted(table.root.rglob("part-*.parquet"))])
 
 
@@ -137,22 +137,22 @@ def test_in_postgres_the_last_row_of_a_key_wins(postgres: Server) -> None:
     """T75: within a batch, a checkpoint, and from one checkpoint to the next."""
     url = postgres.database()
     sink = sink_of("postgres", {"url": url, "dbtable": "out", "keys": "k"}, mode=OutputMode.UPDATE)
-    run(RealConnectors(), sink, RealConnectors().committer(sink))
+    run(ByNode(), sink, ByNode().committer(sink))
     assert sorted(postgres.query(url, "SELECT k, n FROM out")) == [(key, PER_SUBTASK - 1) for key in ALL]
 
 
 def test_memory_holds_the_rows_of_a_subtask_in_order() -> None:
     """T75"""
     sink = sink_of("memory")
-    committer = MemoryCommitter(sink)
-    run(RealConnectors(), sink, committer)
+    committer = MemoryCommitter(planned_sink(sink).spec)
+    run(ByNode(), sink, committer)
     assert by_subtask(committer.table().iter_rows()) == ALL
 
 
 def test_the_console_shows_the_rows_of_a_subtask_in_order() -> None:
     """T75"""
     sink, out = sink_of("console", {"numRows": "1000"}), io.StringIO()
-    run(RealConnectors(), sink, ConsoleCommitter(sink, out))
+    run(ByNode(), sink, ConsoleCommitter(1_000, 20, out))
     cells = (line.strip("|").split("|") for line in out.getvalue().splitlines() if line.strip("| ").startswith("s"))
     assert by_subtask((key.strip(), int(number)) for key, number in cells) == ALL
 
@@ -161,7 +161,7 @@ def test_foreach_sees_the_rows_of_a_subtask_in_order(monkeypatch: pytest.MonkeyP
     """T75"""
     seen: list[tuple[str, int]] = []
     monkeypatch.setitem(globals(), "SEEN", seen)
-    run(RealConnectors(), sink_of("foreach", payload=cloudpickle.dumps(look_at)), None)
+    run(ByNode(), sink_of("foreach", payload=cloudpickle.dumps(look_at)), None)
     assert by_subtask(seen) == ALL
 
 
@@ -180,15 +180,14 @@ def test_the_dataframe_of_foreach_batch_holds_the_rows_of_a_subtask_in_order(
     """T75: rows that wait in several objects as well."""
     monkeypatch.setattr("tidegate.connectors.foreach_batch.sink.PART_BYTES_MAX", 2_000)
     monkeypatch.setattr("tidegate.connectors.foreach_batch.sink.INLINE_BYTES_MAX", 500)
-    connectors, sink = RealConnectors(LocalBlobStore(tmp_path)), sink_of("foreachbatch")
-    committer = connectors.committer(sink)
-    assert isinstance(committer, ForeachBatchCommitter)
+    connectors, sink = ByNode(LocalBlobStore(tmp_path)), sink_of("foreachbatch")
     seen: list[tuple[str, int]] = []
 
     def collect(rows: DataFrame, _: int) -> None:
         seen.extend((row.k, row.n) for row in rows.collect())
 
-    committer.call_with(BatchCaller(spark, collect, sink, 1, str(tmp_path), StorageOptions()))
+    caller = BatchCaller(spark, collect, planned_sink(sink), 1, str(tmp_path), StorageOptions())
+    committer = connectors.committer(sink, caller)
     run(connectors, sink, committer)
     assert by_subtask(seen) == ALL
 
@@ -221,7 +220,7 @@ def test_a_python_data_source_gets_the_rows_of_a_subtask_in_order(
     """T75"""
     seen: list[tuple[str, int]] = []
     monkeypatch.setitem(globals(), "SEEN", seen)
-    connectors, sink = RealConnectors(LocalBlobStore(tmp_path)), sink_of("looking")
+    connectors, sink = ByNode(LocalBlobStore(tmp_path)), sink_of("looking")
     sink = replace(sink, payload=pack(Source, {}, spark_schema(SCHEMA)))
     run(connectors, sink, connectors.committer(sink))
     assert by_subtask(seen) == ALL

@@ -19,13 +19,14 @@ from tests.integration.connectors.postgres_sinks import (
 )
 from tests.servers.postgres import Server, postgres_server
 
+from tidegate.connectors.legacy import Sink
 from tidegate.connectors.postgres import ledger
 from tidegate.connectors.postgres.names import PreparedTransaction, decode
 from tidegate.model import types as t
 from tidegate.model.errors import CorruptSnapshot, Unavailable
 from tidegate.model.ids import Attempt
+from tidegate.model.output_mode import OutputMode
 from tidegate.model.types import Field
-from tidegate.plan.relational import OutputMode, Sink
 
 STRATEGIES = pytest.mark.parametrize("strategy", ["prepared", "staged"])
 

@@ -20,7 +20,7 @@ from tidegate.connectors.postgres import ledger
 from tidegate.connectors.postgres.config import parse_sink
 from tidegate.model.errors import CorruptSnapshot
 from tidegate.model.ids import Attempt
-from tidegate.plan.relational import OutputMode
+from tidegate.model.output_mode import OutputMode
 
 
 def visible(server: Server, url: str) -> list[Any]:

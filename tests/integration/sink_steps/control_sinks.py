@@ -6,19 +6,19 @@ publishing is one rename.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 
 import polars as pl
 from tests.integration.sink_steps.pipeline import sink_node
 
-from tidegate.connectors.options import PIPELINE
+from tidegate.connectors.home import Home
 from tidegate.model.ids import Attempt, CheckpointId, SlotIndex
 from tidegate.model.snapshot import Committable
 from tidegate.plan.relational import Sink
-from tidegate.ports.sink import SinkCommitter, SinkConnector, SinkWriter
-from tidegate.ports.store import BlobStore
+from tidegate.ports.sink import SinkCommitter, SinkWriter
+from tidegate.testing.stand_ins import scripted_sink
 
 
 class Mistake(Enum):
@@ -36,22 +36,12 @@ class LineSinks:
     folder: Path
     mistake: Mistake = Mistake.NONE
 
-    def sink(self, sink: Sink, store: BlobStore) -> LineSink:
-        return LineSink(self.folder, self.mistake)
-
-    def committer(self, sink: Sink, store: BlobStore) -> LineCommitter:
-        return LineCommitter(self.folder, self.mistake)
-
-
-@dataclass
-class LineSink(SinkConnector):
-    folder: Path
-    mistake: Mistake
-    guarantee: str = "exactly_once"
-
-    def writer(self, sink: Sink, attempt: Attempt, subtask: SlotIndex) -> LineWriter:
-        assert sink.options[PIPELINE]
+    def writer(self, sink: Sink, home: Home, attempt: Attempt, subtask: SlotIndex) -> LineWriter:
+        assert home.pipeline
         return LineWriter(self.folder, self.mistake, attempt, subtask)
+
+    def committer(self, sink: Sink, home: Home) -> LineCommitter:
+        return LineCommitter(self.folder, self.mistake)
 
 
 class LineWriter(SinkWriter):
@@ -131,7 +121,8 @@ class LineTarget:
         return LineSinks(self.folder, self.mistake)
 
     def sink(self) -> Sink:
-        return sink_node("lines", {})
+        bare = sink_node("noop", {})
+        return replace(bare, spec=scripted_sink(bare.schema, format="lines"))
 
     def visible(self) -> list[int]:
         return [int(line) for path in (self.folder / "visible").glob("*") for line in path.read_text().split()]

@@ -10,6 +10,7 @@ import os
 import time
 from collections import deque
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -18,7 +19,6 @@ import polars as pl
 from tests.integration.sink_steps.steps import Diary, Doom, Step, Watch
 
 from tidegate.api.location import check_store, newest_claim, open_pipeline
-from tidegate.api.preparing import with_pipeline
 from tidegate.checkpoint import effects as fx
 from tidegate.checkpoint import events as ev
 from tidegate.checkpoint.layout import chunk_key, chunk_name
@@ -27,7 +27,8 @@ from tidegate.checkpoint.manifest import Manifest, PipelineDocument
 from tidegate.checkpoint.phases import New, State
 from tidegate.checkpoint.plan import CheckpointPlan, plan_of, without
 from tidegate.checkpoint.storing import StorageEffect, failure_of, perform
-from tidegate.connectors.registry import RealConnectors
+from tidegate.connectors.home import Home, RealConnectors
+from tidegate.connectors.registry import parse_sink
 from tidegate.model import types as t
 from tidegate.model.config import QueryConfig
 from tidegate.model.errors import TidegateError
@@ -47,15 +48,19 @@ from tidegate.model.types import Field
 from tidegate.plan.graph import JobGraph
 from tidegate.plan.relational import Repartition, Scan, Sink
 from tidegate.plan.stages import build_graph
-from tidegate.ports.sink import SinkCommitter, SinkConnector, SinkWriter
+from tidegate.ports.sink import SinkCommitter, SinkWriter
 from tidegate.ports.source import SourceConnector, SplitReader
+from tidegate.ports.spec import ConnectorRequest
 from tidegate.ports.store import BlobStore
 from tidegate.runtime.effects import Persist
 from tidegate.runtime.persisting import NotStored, persist_states
 from tidegate.spark.outside import Outside, remembered_by
 from tidegate.spark.read_ahead import read_chunk
 from tidegate.storage.local import LocalBlobStore
+from tidegate.storage.options import NO_OPTIONS
+from tidegate.storage.output_directory import open_directory
 from tidegate.testing.slots import SlotHarness, Snapshot
+from tidegate.testing.stand_ins import scripted_source
 
 SPLITS, ROWS_PER_SPLIT = 2, 18
 ROW_EVERY_MS = 10
@@ -67,8 +72,7 @@ CONFIG = QueryConfig(max_parallelism=MAX_PARALLELISM, bounded=True, checkpoint_i
 SOURCE, SINK = OperatorId("source"), OperatorId("sink")
 SCAN = Scan(
     id=SOURCE,
-    format="dealt",
-    options={},
+    spec=scripted_source(format="dealt"),
     schema=(Field("id#1", t.LONG), Field("value#2", t.STRING)),
     columns=("id", "value"),
 )
@@ -82,12 +86,16 @@ def sink_node(form: str, options: dict[str, str], columns: tuple[str, ...] = ("i
     fields = {field.name.partition("#")[0]: field for field in SCAN.schema}
     return Sink(
         id=SINK,
-        format=form,
-        options=options,
+        spec=parse_sink(
+            ConnectorRequest(
+                format=form,
+                options=options,
+                schema=tuple(Field(name, fields[name].type) for name in columns),
+                **more,
+            )
+        ),
         columns=tuple((fields[name].name, name) for name in columns),
-        schema=tuple(Field(name, fields[name].type) for name in columns),
         inputs=(SPREAD,),
-        **more,
     )
 
 
@@ -113,21 +121,24 @@ class Work:
 
 
 class SinkFormats(Protocol):
-    """Both sides of a sink. ``store``: the checkpoint location, for sinks that keep something there."""
+    """Both sides of a sink. ``home``: the pipeline and its checkpoint location."""
 
-    def sink(self, sink: Sink, store: BlobStore) -> SinkConnector: ...
+    def writer(self, sink: Sink, home: Home, attempt: Attempt, subtask: SlotIndex) -> SinkWriter: ...
 
-    def committer(self, sink: Sink, store: BlobStore) -> SinkCommitter: ...
+    def committer(self, sink: Sink, home: Home) -> SinkCommitter: ...
 
 
 class RealSinks:
     """By their format's name, as in every query."""
 
-    def sink(self, sink: Sink, store: BlobStore) -> SinkConnector:
-        return RealConnectors(store).sink(sink)
+    def writer(self, sink: Sink, home: Home, attempt: Attempt, subtask: SlotIndex) -> SinkWriter:
+        return self.at(home).writer(sink, attempt, subtask)
 
-    def committer(self, sink: Sink, store: BlobStore) -> SinkCommitter:
-        return RealConnectors(store).committer(sink)
+    def committer(self, sink: Sink, home: Home) -> SinkCommitter:
+        return self.at(home).committer(sink)
+
+    def at(self, home: Home) -> RealConnectors:
+        return RealConnectors(CONFIG, partial(open_directory, options=NO_OPTIONS), home)
 
 
 # --- the source -----------------------------------------------------------------------------------------------------------
@@ -172,9 +183,9 @@ class DealtSource(SourceConnector):
 class Connectors:
     """The dealt source, and the real sink under watch."""
 
-    def __init__(self, formats: SinkFormats, store: BlobStore, watch: Watch, diary: Diary, parallelism: int) -> None:
+    def __init__(self, formats: SinkFormats, home: Home, watch: Watch, diary: Diary, parallelism: int) -> None:
         self._formats = formats
-        self._store = store
+        self._home = home
         self._watch = watch
         self._diary = diary
         self._parallelism = parallelism
@@ -183,8 +194,8 @@ class Connectors:
     def source(self, scan: Scan) -> DealtSource:
         return DealtSource()
 
-    def sink(self, sink: Sink) -> WatchedSink:
-        return WatchedSink(self._formats.sink(sink, self._store), self)
+    def writer(self, sink: Sink, attempt: Attempt, subtask: SlotIndex) -> SinkWriter:
+        return WatchedWriter(self._formats.writer(sink, self._home, attempt, subtask), subtask, self)  # type: ignore[return-value]
 
     def enumerator(self, scan: Scan) -> None:
         return None  # The coordinator assigns the splits.
@@ -201,21 +212,6 @@ class Connectors:
         if self.prepared[checkpoint] == self._parallelism:
             self._watch.reached(Step.AFTER_PREPARE, checkpoint)
         return payloads
-
-
-class WatchedSink:
-    """Whatever a sink may offer beyond what is watched is the inner one's: here, and in its writers and committers."""
-
-    def __init__(self, inner: SinkConnector, connectors: Connectors) -> None:
-        self._inner = inner
-        self._connectors = connectors
-        self.guarantee = inner.guarantee
-
-    def writer(self, sink: Sink, attempt: Attempt, subtask: SlotIndex) -> WatchedWriter:
-        return WatchedWriter(self._inner.writer(sink, attempt, subtask), subtask, self._connectors)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
 
 
 class WatchedCommitter:
@@ -346,11 +342,12 @@ class Pipeline:
             pipeline=PipelineId(f"p{os.urandom(6).hex()}"), max_parallelism=CONFIG.max_parallelism
         )
         found = open_pipeline(self._store, "the location", wanted, lambda pipeline: plan_of(bare, pipeline, CONFIG))
-        self._graph = with_pipeline(bare, found.pipeline, CONFIG)
+        self._graph = bare
+        home = Home(found.pipeline, self._store)
         self._plan = self._plan_of(found.pipeline)
-        self._connectors = Connectors(work.connectors, self._store, self._watch, self._diary, work.parallelism)
+        self._connectors = Connectors(work.connectors, home, self._watch, self._diary, work.parallelism)
         self._committers = {
-            sink.id: WatchedCommitter(work.connectors.committer(sink, self._store), self._watch)
+            sink.id: WatchedCommitter(work.connectors.committer(sink, home), self._watch)
             for sink in self._graph.sinks()
         }
         # Its lanes stay empty: what it does in them is done here, at its moment.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from io import BytesIO
 from pathlib import Path
@@ -17,17 +17,15 @@ from deltalake import DeltaTable
 from pyiceberg.catalog import load_catalog
 from pyiceberg.table import Table
 from tests.integration.sink_steps.cases import Target, Wrong
-from tests.integration.sink_steps.pipeline import RealSinks, SinkFormats, sink_node
+from tests.integration.sink_steps.pipeline import CONFIG, RealSinks, SinkFormats, sink_node
 from tests.integration.sink_steps.users_code import Batches, Numbers
 from tests.servers import kafka, postgres, s3
 
+from tidegate.connectors.home import Home, RealConnectors
 from tidegate.connectors.kafka.wire.transactions import Transactions
 from tidegate.connectors.python_source.payload import pack
-from tidegate.connectors.registry import RealConnectors
 from tidegate.connectors.spark_types import spark_schema
 from tidegate.plan.relational import Sink
-from tidegate.ports.sink import SinkCommitter, SinkConnector
-from tidegate.ports.store import BlobStore
 from tidegate.storage.options import StorageOptions, storage_options
 from tidegate.storage.output_directory import open_directory
 
@@ -89,14 +87,8 @@ def files(_: Path) -> Iterator[MakeTarget]:
 class SinksInStores(RealSinks):
     options: StorageOptions
 
-    def sink(self, sink: Sink, store: BlobStore) -> SinkConnector:
-        return self._connectors(store).sink(sink)
-
-    def committer(self, sink: Sink, store: BlobStore) -> SinkCommitter:
-        return self._connectors(store).committer(sink)
-
-    def _connectors(self, store: BlobStore) -> RealConnectors:
-        return RealConnectors(store, partial(open_directory, options=self.options))
+    def at(self, home: Home) -> RealConnectors:
+        return RealConnectors(CONFIG, partial(open_directory, options=self.options), home)
 
 
 @dataclass(frozen=True)
@@ -156,8 +148,8 @@ class PythonSink:
 
     def sink(self) -> Sink:
         options = {"folder": str(self.folder)}
-        node = sink_node("numbers", options)
-        return replace(node, payload=pack(Numbers, options, spark_schema(node.schema)))
+        schema = spark_schema(sink_node("noop", {}).schema)
+        return sink_node("numbers", options, payload=pack(Numbers, options, schema))
 
     def visible(self) -> list[int]:
         files = list(self.folder.glob("visible/*"))

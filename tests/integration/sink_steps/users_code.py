@@ -10,14 +10,14 @@ from uuid import uuid4
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamWriter, WriterCommitMessage
 from pyspark.sql.types import Row, StructType
+from tests.integration.sink_steps.pipeline import RealSinks
 
 import tidegate
 from tidegate.connectors.foreach_batch.parts import BatchPart, decode_rows
-from tidegate.connectors.foreach_batch.sink import ForeachBatchCommitter
-from tidegate.connectors.registry import RealConnectors
-from tidegate.model.ids import BatchId
+from tidegate.connectors.home import Home
+from tidegate.model.ids import Attempt, BatchId, SlotIndex
 from tidegate.plan.relational import Sink
-from tidegate.ports.sink import SinkCommitter, SinkConnector
+from tidegate.ports.sink import SinkCommitter, SinkWriter
 from tidegate.ports.store import BlobStore
 
 
@@ -74,20 +74,18 @@ class Batches:
 
     folder: Path
 
-    def sink(self, sink: Sink, store: BlobStore) -> SinkConnector:
-        return RealConnectors(store).sink(sink)
+    def writer(self, sink: Sink, home: Home, attempt: Attempt, subtask: SlotIndex) -> SinkWriter:
+        return RealSinks().writer(sink, home, attempt, subtask)
 
-    def committer(self, sink: Sink, store: BlobStore) -> SinkCommitter:
-        committer = RealConnectors(store).committer(sink)
-        assert isinstance(committer, ForeachBatchCommitter)
+    def committer(self, sink: Sink, home: Home) -> SinkCommitter:
+        store = home.store
 
         def call(batch: BatchId, parts: tuple[BatchPart, ...]) -> None:
             frames = [decode_rows(part, part.data if part.data is not None else _read(store, part)) for part in parts]
             assert tidegate.batch().id == batch
             self._put(batch, [row for frame in frames for row in frame["id"].to_list()])
 
-        committer.call_with(call)
-        return committer
+        return RealSinks().at(home).committer(sink, call)
 
     def _put(self, batch: BatchId, rows: list[int]) -> None:
         path, new = self.folder / f"batch-{batch}", self.folder / f"new-{os.getpid()}"

@@ -16,16 +16,16 @@ import polars as pl
 import pyarrow.parquet as pq
 from hdfs_native import Client
 from tests.integration.stores.conftest import Home
+from tests.nodes import ByNode
 from tests.servers.buckets import BucketServer
 from tests.servers.s3 import S3Server
 from tests.unit.connectors.test_file_sink import SCHEMA, prepared, rows
 
 from tidegate.connectors.files.committer import FileSinkCommitter
 from tidegate.connectors.files.sink import FileSinkWriter
-from tidegate.connectors.registry import RealConnectors
+from tidegate.connectors.legacy import Sink
 from tidegate.model.ids import Attempt, OperatorId, SlotIndex
 from tidegate.model.snapshot import Committable
-from tidegate.plan.relational import Sink
 from tidegate.storage.output_directory import open_directory
 from tidegate.storage.places import HdfsPlace, place_of
 
@@ -59,8 +59,8 @@ class Output:
         )
 
     @property
-    def connectors(self) -> RealConnectors:
-        return RealConnectors(None, partial(open_directory, options=self.home.options))
+    def connectors(self) -> ByNode:
+        return ByNode(None, partial(open_directory, options=self.home.options))
 
     def writer(self, sink: Sink, attempt: int = 1, subtask: int = 0) -> FileSinkWriter:
         writer = self.connectors.sink(sink).writer(sink, Attempt(attempt), SlotIndex(subtask))

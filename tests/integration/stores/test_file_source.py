@@ -16,6 +16,7 @@ import pytest
 from tests.e2e.scenario import wait_until
 from tests.integration.stores.conftest import Home
 from tests.integration.stores.file_output import Output
+from tests.nodes import ByNode
 from tests.servers.buckets import bucket_server
 from tests.servers.s3 import S3Server
 from tests.unit.connectors.reading import file_scan
@@ -25,14 +26,13 @@ from tidegate.checkpoint.cohorts import Cohorts
 from tidegate.checkpoint.events import Event, SplitsDiscovered
 from tidegate.connectors.files.discovery import FOOTERS_WORTH_READING, FileEnumerator
 from tidegate.connectors.files.splits import decode_split
-from tidegate.connectors.registry import RealConnectors
+from tidegate.connectors.legacy import Scan
 from tidegate.model.config import QueryConfig
 from tidegate.model.elements import WATERMARK_MIN_US
 from tidegate.model.errors import Bug, DataError, InvalidQuery, Unavailable
 from tidegate.model.ids import Attempt
 from tidegate.model.snapshot import FinishedSplit, Split
 from tidegate.model.types import LONG, STRING, TIMESTAMP, Field, Schema
-from tidegate.plan.relational import Scan
 from tidegate.ports.directory import RemoteDirectory
 from tidegate.ports.source import SplitEnumerator, SplitReader
 from tidegate.spark.discovery import Discovery
@@ -51,7 +51,7 @@ class Input:
         self.url = home.location
         self.directory: RemoteDirectory = open_directory(self.url, home.options)
         self.directory.make()
-        self.connectors = RealConnectors(None, partial(open_directory, options=home.options))
+        self.connectors = ByNode(None, partial(open_directory, options=home.options))
 
     def write(self, name: str, data: bytes | str | pl.DataFrame) -> None:
         self.directory.delete(name)
@@ -324,21 +324,19 @@ def test_a_place_that_cannot_be_read_is_refused_before_anything_runs(source: Inp
 
 
 def checked(url: str, home: Home) -> None:
-    connectors = RealConnectors(None, partial(open_directory, options=home.options))
+    connectors = ByNode(None, partial(open_directory, options=home.options))
     enumerator: Any = connectors.enumerator(file_scan("text", url, LINES), QueryConfig())
     enumerator.check()
 
 
 @pytest.fixture
-def impatient(source: Input) -> RealConnectors:
+def impatient(source: Input) -> ByNode:
     """Soon convinced that a store does not answer."""
     values = {**source.home.options.values, "timeoutSeconds": "2", "retries": "0"}
-    return RealConnectors(None, partial(open_directory, options=storage_options(values)))
+    return ByNode(None, partial(open_directory, options=storage_options(values)))
 
 
-def test_a_store_that_does_not_answer_says_so_and_nothing_is_forgotten(
-    source: Input, impatient: RealConnectors
-) -> None:
+def test_a_store_that_does_not_answer_says_so_and_nothing_is_forgotten(source: Input, impatient: ByNode) -> None:
     proxy = source.home.proxy
     assert proxy is not None
     source.write("a", "1\n")
@@ -361,7 +359,7 @@ def found_by(watching: SplitEnumerator) -> int:
 
 
 def test_event_time_waits_for_a_store_that_does_not_list(
-    source: Input, impatient: RealConnectors, caplog: pytest.LogCaptureFixture
+    source: Input, impatient: ByNode, caplog: pytest.LogCaptureFixture
 ) -> None:
     """T72: a look that fails is no look. What lay there meanwhile is of the cohort that was open, and not late."""
     proxy = source.home.proxy
@@ -398,7 +396,7 @@ def test_event_time_waits_for_a_store_that_does_not_list(
     discovery.stop()
 
 
-def test_a_large_backlog_says_which_times_it_holds(source: Input, impatient: RealConnectors) -> None:
+def test_a_large_backlog_says_which_times_it_holds(source: Input, impatient: ByNode) -> None:
     """Footers of files in a store are read in pieces, small and larger ones."""
     count = FOOTERS_WORTH_READING + 1
     schema = (Field("at", TIMESTAMP), *(Field(f"{'c' * 200}{n}", LONG) for n in range(400)))
@@ -414,7 +412,7 @@ def test_a_source_that_was_not_told_how_to_reach_a_store_does_not_take_it_for_a_
     scan = source.scan()
     source.write("x", "1\n")
     (split,) = source.enumerator(scan).discover(0)
-    bare = RealConnectors()
+    bare = ByNode()
     with pytest.raises(Bug, match="not told how to reach"):
         bare.enumerator(scan, QueryConfig()).discover(0)
     with pytest.raises(Bug, match="not told how to reach"):

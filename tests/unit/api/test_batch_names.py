@@ -12,9 +12,8 @@ from tests.unit.checkpoint.scenario import PLAN
 from tidegate.api.location import open_pipeline
 from tidegate.api.preparing import new_document
 from tidegate.connectors.current_batch import batch, inside
-from tidegate.connectors.options import PIPELINE
 from tidegate.model.ids import BatchId, OperatorId, PipelineId
-from tidegate.plan.relational import Sink
+from tidegate.ports.context import CommitterContext
 from tidegate.storage.local import LocalBlobStore
 
 
@@ -28,8 +27,8 @@ def begun(location: Path, savepoint: Path | None) -> PipelineId:
 
 
 def name_in(pipeline: PipelineId) -> str:
-    sink = cast(Sink, SimpleNamespace(id=OperatorId("sink-0"), options={PIPELINE: str(pipeline)}))
-    with inside(sink, BatchId(0)):
+    context = cast(CommitterContext, SimpleNamespace(operator=OperatorId("sink-0"), pipeline=pipeline))
+    with inside(context, BatchId(0)):
         return batch().name
 
 

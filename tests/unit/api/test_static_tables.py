@@ -19,6 +19,7 @@ from tidegate.plan.graph import JobGraph
 from tidegate.plan.relational import JoinKind, Scan, Sink, StaticJoin
 from tidegate.plan.stages import build_graph
 from tidegate.storage.local import LocalBlobStore
+from tidegate.testing.stand_ins import scripted_sink, scripted_source
 
 STREAM, STATIC = (Field("k", t.LONG),), (Field("s", t.LONG),)
 CONFIG = QueryConfig(broadcast_bytes_max=0)
@@ -37,10 +38,10 @@ def query_over(*static: int) -> tuple[JobGraph, dict[str, bytes]]:
         table=table.getvalue(),
         static_schema=STATIC,
         schema=(*STREAM, *STATIC),
-        inputs=(Scan(id=OperatorId("source"), format="x", options={}, schema=STREAM, columns=("k",)),),
+        inputs=(Scan(id=OperatorId("source"), spec=scripted_source(), schema=STREAM, columns=("k",)),),
     )
     columns = (("k", "k"),)
-    sink = Sink(id=OperatorId("sink"), format="x", options={}, columns=columns, schema=STREAM, inputs=(join,))
+    sink = Sink(id=OperatorId("sink"), spec=scripted_sink(STREAM), columns=columns, inputs=(join,))
     plans, contents = with_partitioned_tables((sink,), CONFIG)
     return build_graph(*plans, parallelism=1, max_parallelism=CONFIG.max_parallelism), contents
 

@@ -5,27 +5,18 @@ from __future__ import annotations
 from tidegate.catalyst.pruning import prune
 from tidegate.model import types as t
 from tidegate.model.ids import OperatorId
+from tidegate.model.output_mode import OutputMode
 from tidegate.model.types import Field
 from tidegate.plan.expressions import Call, Column, Named
-from tidegate.plan.relational import (
-    Aggregate,
-    AggregateCall,
-    Filter,
-    MapBatches,
-    OutputMode,
-    Project,
-    Scan,
-    Sink,
-    UdfKind,
-    Union,
-)
+from tidegate.plan.relational import Aggregate, AggregateCall, Filter, MapBatches, Project, Scan, Sink, UdfKind, Union
+from tidegate.testing.stand_ins import scripted_sink, scripted_source
 
 
 def scan(number: int = 0) -> Scan:
     names = ("a", "text", "b")
     types = (t.LONG, t.STRING, t.LONG)
     fields = tuple(Field(f"{name}#{number}", of) for name, of in zip(names, types, strict=True))
-    return Scan(id=OperatorId(f"source-{number}"), format="rate", options={}, schema=fields, columns=names)
+    return Scan(id=OperatorId(f"source-{number}"), spec=scripted_source(format="rate"), schema=fields, columns=names)
 
 
 def column(name: str) -> Column:
@@ -35,10 +26,8 @@ def column(name: str) -> Column:
 def sink(plan, *names: str) -> Sink:
     return Sink(
         id=OperatorId("sink-0"),
-        format="noop",
-        options={},
+        spec=scripted_sink(()),
         columns=tuple((name, name.split("#")[0]) for name in names),
-        schema=(),
         inputs=(plan,),
     )
 

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+from tests.nodes import ByNode
 
-from tidegate.connectors.registry import RealConnectors
+from tidegate.connectors.legacy import Scan
 from tidegate.model.config import QueryConfig
 from tidegate.model.ids import OperatorId
 from tidegate.model.snapshot import Split
 from tidegate.model.types import Field, Schema
-from tidegate.plan.relational import Scan
 from tidegate.ports.source import SourceConnector, SplitReader
 
 BOUNDED = QueryConfig(bounded=True)
@@ -63,7 +63,7 @@ def drain(reader: SplitReader, rows_max: int = 1_000, now_ms: int = 0) -> list[t
 
 def read_all(scan: Scan, rows_max: int = 1_000, config: QueryConfig = BOUNDED) -> list[tuple[Any, ...]]:
     """Every row of every split, in order of discovery."""
-    connectors = RealConnectors()
+    connectors = ByNode()
     splits = connectors.enumerator(scan, config).discover(0)
     source = connectors.source(scan)
     return [row for split in splits for row in drain(source.open(split, None), rows_max)]

@@ -19,10 +19,10 @@ from tidegate.connectors.files import committer as file_committer
 from tidegate.connectors.files import merging
 from tidegate.connectors.files.committer import FileSinkCommitter
 from tidegate.connectors.files.staging import FilesToCommit
+from tidegate.connectors.legacy import Sink
 from tidegate.model.errors import Unavailable
 from tidegate.model.ids import Attempt, OperatorId
 from tidegate.model.snapshot import Committable
-from tidegate.plan.relational import Sink
 
 LOGS = pytest.mark.parametrize("log", ["true", "false"])
 

@@ -14,12 +14,13 @@ from tidegate.connectors.files import sink as file_sink
 from tidegate.connectors.files.committer import FileSinkCommitter
 from tidegate.connectors.files.sink import FileSink, FileSinkWriter
 from tidegate.connectors.files.staging import FilesToCommit, StagedFile
+from tidegate.connectors.legacy import Sink
 from tidegate.model import types as t
 from tidegate.model.errors import Bug, CorruptSnapshot, InvalidQuery, Unavailable
 from tidegate.model.ids import Attempt, CheckpointId, OperatorId, SlotIndex
+from tidegate.model.output_mode import OutputMode
 from tidegate.model.snapshot import Committable
 from tidegate.model.types import Field
-from tidegate.plan.relational import OutputMode, Sink
 
 SCHEMA = (Field("k", t.STRING), Field("n", t.LONG))
 

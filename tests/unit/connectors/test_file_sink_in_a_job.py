@@ -8,17 +8,17 @@ from random import Random
 
 import polars as pl
 import pytest
+from tests.nodes import connectors_of, sink_node
 from tests.property import pipelines as p
 
-from tidegate.connectors.files.committer import FileSinkCommitter
-from tidegate.connectors.files.sink import FileSink
 from tidegate.model.config import QueryConfig
 from tidegate.model.errors import TidegateError
-from tidegate.model.ids import Attempt, OperatorId
+from tidegate.model.ids import Attempt, OperatorId, SlotIndex
 from tidegate.model.snapshot import Committable, Split
 from tidegate.plan.graph import JobGraph
 from tidegate.plan.relational import Scan, Sink
 from tidegate.plan.stages import build_graph
+from tidegate.ports.sink import SinkWriter
 from tidegate.testing.scripted import ScriptedEnumerator, ScriptedReader, ScriptedSource, ScriptedSplit
 from tidegate.testing.slots import SlotHarness, Snapshot
 
@@ -30,13 +30,13 @@ class FilesBehindAScript:
 
     def __init__(self, source: ScriptedSource, sink: Sink) -> None:
         self.sources = {OperatorId("source-0"): source}
-        self.sinks = {SINK: FileSinkCommitter(sink)}
+        self.sinks = {SINK: connectors_of().committer(sink)}
 
     def source(self, scan: Scan) -> ScriptedSource:
         return self.sources[scan.id]
 
-    def sink(self, sink: Sink) -> FileSink:
-        return FileSink()
+    def writer(self, sink: Sink, attempt: Attempt, subtask: SlotIndex) -> SinkWriter:
+        return connectors_of().writer(sink, attempt, subtask)
 
     def enumerator(self, scan: Scan) -> ScriptedEnumerator:
         return ScriptedEnumerator(self.sources[scan.id])
@@ -46,8 +46,8 @@ class FilesBehindAScript:
 
 
 def plan(path: Path) -> Sink:
-    options = {"path": str(path), "tidegate.pipeline": "p1"}
-    return replace(p.sink(p.scan(0, "#1")), format="parquet", options=options)
+    bare = p.sink(p.scan(0, "#1"))
+    return replace(bare, spec=sink_node("parquet", {"path": path}, bare.schema).spec)
 
 
 def graph(path: Path, parallelism: int) -> JobGraph:
@@ -113,7 +113,7 @@ def test_five_silent_checkpoints_and_a_death_lose_nothing_and_leave_no_empty_fil
     after.checkpoint()
     assert visible(tmp_path) == p.as_rows(rows)
     assert len(files(tmp_path)) == 2
-    FileSinkCommitter(plan(tmp_path)).sweep(Attempt(3), ())
+    connectors_of().committer(plan(tmp_path)).sweep(Attempt(3), ())
     assert staged(tmp_path) == []
 
 

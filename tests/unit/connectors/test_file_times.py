@@ -18,11 +18,11 @@ from tidegate.connectors.files.footers import TAIL_BYTES, earliest_times
 from tidegate.connectors.files.found import Found
 from tidegate.connectors.files.source import FileSource
 from tidegate.connectors.files.splits import FileSplit, decode_split
+from tidegate.connectors.legacy import Scan
 from tidegate.model.elements import WATERMARK_MAX_US
 from tidegate.model.errors import DataError, Unavailable
 from tidegate.model.snapshot import Split
 from tidegate.model.types import LONG, TIMESTAMP, TIMESTAMP_NTZ, DataType, Field
-from tidegate.plan.relational import Scan
 
 SECOND_US = 1_000_000
 MICROS = pa.timestamp("us", "UTC")

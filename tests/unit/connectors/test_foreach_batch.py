@@ -9,21 +9,21 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from tests.nodes import ByNode
 
 import tidegate
 from tidegate.connectors import batches
 from tidegate.connectors.foreach_batch import sink as module
 from tidegate.connectors.foreach_batch.parts import BatchPart, decode_rows
-from tidegate.connectors.foreach_batch.sink import ForeachBatchCommitter, ForeachBatchSink
-from tidegate.connectors.options import PIPELINE
-from tidegate.connectors.registry import RealConnectors
+from tidegate.connectors.foreach_batch.sink import CallBatch, ForeachBatchCommitter
+from tidegate.connectors.legacy import PIPELINE, Sink
 from tidegate.model import types as t
 from tidegate.model.batch_ids import BatchIds
 from tidegate.model.errors import Bug, CorruptSnapshot, InvalidQuery, Unavailable
 from tidegate.model.ids import Attempt, BatchId, CheckpointId, OperatorId, SlotIndex
+from tidegate.model.output_mode import OutputMode
 from tidegate.model.snapshot import Committable, Published
 from tidegate.model.types import Field
-from tidegate.plan.relational import OutputMode, Sink
 from tidegate.storage.local import LocalBlobStore
 
 SINK = Sink(
@@ -78,9 +78,7 @@ def prepared(
     subtask: int = 0,
     sink: Sink = SINK,
 ) -> tuple[Committable, ...]:
-    slot = RealConnectors(store).sink(sink)
-    assert isinstance(slot, ForeachBatchSink)
-    writer = slot.writer(sink, Attempt(attempt), SlotIndex(subtask))
+    writer = ByNode(store).sink(sink).writer(sink, Attempt(attempt), SlotIndex(subtask))
     for frame in frames:
         writer.write(frame)
     payloads = writer.prepare(CheckpointId(checkpoint))
@@ -91,10 +89,9 @@ def prepared(
     )
 
 
-def driver(store: LocalBlobStore, calls: Calls, sink: Sink = SINK) -> ForeachBatchCommitter:
-    made = RealConnectors(store).committer(sink)
+def driver(store: LocalBlobStore, calls: CallBatch, sink: Sink = SINK) -> ForeachBatchCommitter:
+    made = ByNode(store).committer(sink, calls)
     assert isinstance(made, ForeachBatchCommitter)
-    made.call_with(calls)
     made.number_batches(BatchIds(sink.id, BatchId(len(GIVEN)), GIVEN))
     return made
 
@@ -205,14 +202,9 @@ def test_damaged_rows_are_refused(store: LocalBlobStore) -> None:
         decode_rows(part, stream.getvalue())
 
 
-def test_a_sink_that_was_not_told_where_the_checkpoints_are_says_so() -> None:
-    with pytest.raises(Bug, match="where the checkpoints are"):
-        ForeachBatchSink().writer(SINK, Attempt(1), SlotIndex(0))
-
-
 def test_partition_by_is_refused() -> None:
     with pytest.raises(InvalidQuery, match="partitionBy"):
-        RealConnectors().sink(replace(SINK, partition_by=("n",)))
+        ByNode().sink(replace(SINK, partition_by=("n",)))
 
 
 def test_the_name_of_a_batch_is_known_inside_the_call_only(store: LocalBlobStore) -> None:
@@ -238,8 +230,7 @@ def test_calls_of_two_queries_at_once_have_each_its_own_name(store: LocalBlobSto
         inside.wait(30)
 
     def run(sink: Sink, checkpoint: int) -> None:
-        committer = driver(store, Calls(store), sink)
-        committer.call_with(call)
+        committer = driver(store, call, sink)
         committer.commit(prepared(store, [rows(1)], checkpoint, sink=sink))
 
     other = replace(SINK, options={PIPELINE: "p2"}, id=OperatorId("sink-1"))
@@ -257,7 +248,7 @@ def test_output_without_an_id_is_never_written_under_a_wrong_one(store: LocalBlo
     committer.number_batches(BatchIds(SINK.id, BatchId(3)))
     with pytest.raises(Bug, match="checkpoint 4 has no batch id"):
         committer.commit(prepared(store, [rows(1)], 4))
-    untold = RealConnectors(store).committer(SINK)
+    untold = ByNode(store).committer(SINK)
     with pytest.raises(Bug, match="not told the ids"):
         untold.commit(prepared(store, [rows(1)], 4))
     assert calls.seen == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from tests.nodes import planned_sink, scan_node
 
 from tidegate.connectors.kafka.names import TransactionNames
 from tidegate.connectors.kafka.pool import IdPool
@@ -12,15 +13,14 @@ from tidegate.connectors.kafka.wire.brokers import addresses
 from tidegate.connectors.kafka.wire.codec import MalformedAnswer, Reader, string, varint
 from tidegate.connectors.kafka.wire.requests import Address, find_coordinator
 from tidegate.connectors.kafka.wire.sasl import NotTrusted, scram
-from tidegate.connectors.options import PIPELINE
+from tidegate.connectors.legacy import PIPELINE, Sink
 from tidegate.model.errors import InvalidQuery
 from tidegate.model.ids import Attempt, CheckpointId, OperatorId, SlotIndex
 from tidegate.model.types import STRING, Field
 from tidegate.plan.identity import pin_all
-from tidegate.plan.relational import Scan, Sink
 
 VALUE = (Field("value", STRING),)
-INPUT = Scan(id=OperatorId("source"), format="rate", options={}, schema=VALUE, columns=("value",))
+INPUT = scan_node("rate", {}, VALUE)
 
 
 def node(pipeline: str, sink: str) -> Sink:
@@ -47,7 +47,11 @@ def test_no_two_sinks_share_a_name() -> None:
 
 def test_two_sinks_of_one_pipeline_cannot_be_given_one_name() -> None:
     """T55: refused before anything runs; they would commit and abort each other's transactions."""
-    plans = tuple(replace(node("pipeline", name), inputs=(INPUT,)) for name in ("one", "two"))
+    sinks = (
+        planned_sink(replace(node("p", name), options={"kafka.bootstrap.servers": "b:1", "topic": "t"}))
+        for name in ("one", "two")
+    )
+    plans = tuple(replace(sink, inputs=(INPUT,)) for sink in sinks)
     with pytest.raises(InvalidQuery, match="two operators would be called 'same'"):
         pin_all(plans, {"one": "same", "two": "same"})
 

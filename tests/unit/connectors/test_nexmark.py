@@ -2,24 +2,42 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
+from tests.nodes import ByNode, look_context, planned_scan, read_context
 from tests.unit.connectors.reading import drain, positions, read_all, scan_of
 
+from tidegate.connectors.fixed_splits import FixedEnumerator
+from tidegate.connectors.legacy import Scan
+from tidegate.connectors.nexmark import source as module
 from tidegate.connectors.nexmark.config import BASE_TIME_MS, TABLES, NexmarkConfig, parse_nexmark
 from tidegate.connectors.nexmark.generator import NexmarkGenerator
-from tidegate.connectors.nexmark.source import NexmarkSource, nexmark_enumerator
-from tidegate.connectors.registry import RealConnectors
+from tidegate.connectors.nexmark.spec import NexmarkSpec
+from tidegate.connectors.pacing import wall_ms
 from tidegate.model.config import QueryConfig
 from tidegate.model.errors import InvalidQuery
-from tidegate.plan.relational import Scan
 
 
 def scan(table: str, columns: tuple[str, ...] | None = None, **options: Any) -> Scan:
     return scan_of("tidegate-nexmark", TABLES[table], columns, table=table, **options)
+
+
+def config_of(of: Scan) -> NexmarkConfig:
+    spec = planned_scan(of).spec
+    assert isinstance(spec, NexmarkSpec)
+    return spec.nexmark
+
+
+def nexmark_enumerator(of: Scan, config: QueryConfig, wall: Callable[[], int] = wall_ms) -> FixedEnumerator:
+    return module.nexmark_enumerator(config_of(of), look_context(config), wall)
+
+
+def NexmarkSource(of: Scan, wall: Callable[[], int] = wall_ms) -> module.NexmarkSource:
+    return module.NexmarkSource(config_of(of), read_context(of), wall)
 
 
 def table(name: str, rows: int, **config: Any) -> pl.DataFrame:
@@ -115,7 +133,7 @@ def test_a_paced_source_brings_what_is_due_and_no_more() -> None:
 
 def test_a_stream_without_end_cannot_be_read_to_its_end() -> None:
     with pytest.raises(InvalidQuery, match="no end"):
-        RealConnectors().enumerator(scan("bid"), QueryConfig(bounded=True))
+        ByNode().enumerator(scan("bid"), QueryConfig(bounded=True))
 
 
 def test_a_stream_with_an_end_is_bounded_by_itself() -> None:

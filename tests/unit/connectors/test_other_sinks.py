@@ -8,18 +8,19 @@ from typing import Any
 
 import polars as pl
 import pytest
+from tests.nodes import ByNode, planned_sink
 
-from tidegate.connectors.console.sink import ConsoleCommitter, ConsoleSink, show
-from tidegate.connectors.foreach.sink import ForeachSink, pack
-from tidegate.connectors.memory.sink import MemoryCommitter, MemorySink
-from tidegate.connectors.noop.sink import NoopSink
-from tidegate.connectors.registry import RealConnectors
+from tidegate.connectors.console.committer import ConsoleCommitter, show
+from tidegate.connectors.foreach.sink import pack
+from tidegate.connectors.legacy import Sink
+from tidegate.connectors.memory.committer import MemoryCommitter
+from tidegate.connectors.noop.sink import NoopWriter
 from tidegate.model import types as t
 from tidegate.model.errors import InvalidQuery, UserCodeFailed
 from tidegate.model.ids import Attempt, CheckpointId, OperatorId, SlotIndex
+from tidegate.model.output_mode import OutputMode
 from tidegate.model.snapshot import Committable
 from tidegate.model.types import Field
-from tidegate.plan.relational import OutputMode, Sink
 from tidegate.ports.sink import SinkWriter
 
 SCHEMA = (Field("n", t.LONG), Field("ts", t.TIMESTAMP))
@@ -48,10 +49,10 @@ def prepared(writer: SinkWriter, checkpoint: int, subtask: int = 0) -> tuple[Com
 def test_memory_holds_committed_rows_once_in_checkpoint_order() -> None:
     """T2: late, repeated and reordered commits change nothing."""
     sink = sink_called("memory")
-    committer = MemoryCommitter(sink)
+    committer = MemoryCommitter(planned_sink(sink).spec)
     seen: list[tuple[int, list[int]]] = []
     committer.subscribe(lambda checkpoint, new: seen.append((checkpoint, new["n"].to_list())))
-    writers = [MemorySink().writer(sink, Attempt(1), SlotIndex(n)) for n in (0, 1)]
+    writers = [ByNode().sink(sink).writer(sink, Attempt(1), SlotIndex(n)) for n in (0, 1)]
     ready = []
     for checkpoint in (1, 2):
         for subtask, writer in enumerate(writers):
@@ -65,15 +66,34 @@ def test_memory_holds_committed_rows_once_in_checkpoint_order() -> None:
     assert seen == [(2, [20, 21]), (1, [10, 11])]
 
 
+def test_a_view_shows_the_table_of_memory_from_the_start_and_after_each_commit() -> None:
+    sink, shown = sink_called("memory"), list[list[int]]()
+    committer = ByNode().committer(sink, lambda table: shown.append(table["n"].to_list()))
+    assert shown == []
+    committer.open()
+    writer = ByNode().sink(sink).writer(sink, Attempt(1), SlotIndex(0))
+    writer.write(rows(1, 2))
+    ready = prepared(writer, 1)
+    committer.commit(ready)
+    committer.commit(ready)
+    assert shown == [[], [1, 2]]
+
+
 def test_an_empty_epoch_of_memory_has_nothing_to_commit() -> None:
-    assert MemorySink().writer(sink_called("memory"), Attempt(1), SlotIndex(0)).prepare(CheckpointId(1)) == ()
+    assert (
+        ByNode()
+        .sink(sink_called("memory"))
+        .writer(sink_called("memory"), Attempt(1), SlotIndex(0))
+        .prepare(CheckpointId(1))
+        == ()
+    )
 
 
 def test_in_complete_mode_memory_shows_the_newest_whole_result_alone() -> None:
     """T2: late, repeated and reordered commits change nothing; a result may shrink, down to no row at all."""
     sink = replace(sink_called("memory"), mode=OutputMode.COMPLETE)
-    committer = MemoryCommitter(sink)
-    writers = [MemorySink().writer(sink, Attempt(1), SlotIndex(n)) for n in (0, 1)]
+    committer = MemoryCommitter(planned_sink(sink).spec)
+    writers = [ByNode().sink(sink).writer(sink, Attempt(1), SlotIndex(n)) for n in (0, 1)]
     ready = []
     for checkpoint, (left, right) in enumerate((((1, 2), (3,)), ((4,), ()), ((), ())), 1):
         for subtask, (writer, numbers) in enumerate(zip(writers, (left, right), strict=True)):
@@ -92,8 +112,8 @@ def test_in_complete_mode_memory_shows_the_newest_whole_result_alone() -> None:
 def test_console_prints_each_checkpoint_once_as_spark_draws_tables() -> None:
     sink = sink_called("console", numRows=2)
     out = io.StringIO()
-    committer = ConsoleCommitter(sink, out)
-    writer = ConsoleSink().writer(sink, Attempt(1), SlotIndex(0))
+    committer = ConsoleCommitter(2, 20, out)
+    writer = ByNode().sink(sink).writer(sink, Attempt(1), SlotIndex(0))
     writer.write(rows(1, 2, 3))
     ready = prepared(writer, 4)
     committer.commit(ready)
@@ -113,9 +133,9 @@ def test_long_cells_are_cut_unless_told_otherwise() -> None:
 
 
 def test_noop_only_counts() -> None:
-    writer = NoopSink().writer(sink_called("noop"), Attempt(1), SlotIndex(0))
+    writer = ByNode().sink(sink_called("noop")).writer(sink_called("noop"), Attempt(1), SlotIndex(0))
     writer.write(rows(1, 2))
-    assert writer.rows == 2 and writer.prepare(CheckpointId(1)) == ()
+    assert isinstance(writer, NoopWriter) and writer.rows == 2 and writer.prepare(CheckpointId(1)) == ()
 
 
 class Recorder:
@@ -139,7 +159,7 @@ def test_foreach_opens_and_closes_around_the_rows_of_an_epoch(monkeypatch: pytes
     calls: list[tuple[Any, ...]] = []
     monkeypatch.setitem(globals(), "CALLS", calls)
     sink = sink_called("foreach", payload=_by_reference(Recorder()))
-    writer = ForeachSink().writer(sink, Attempt(1), SlotIndex(3))
+    writer = ByNode().sink(sink).writer(sink, Attempt(1), SlotIndex(3))
     writer.write(rows(1))
     writer.write(rows(2))
     assert writer.prepare(CheckpointId(7)) == ()
@@ -155,7 +175,8 @@ def test_foreach_opens_and_closes_around_the_rows_of_an_epoch(monkeypatch: pytes
 def test_foreach_skips_the_epoch_when_open_says_no(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[tuple[Any, ...]] = []
     monkeypatch.setitem(globals(), "CALLS", calls)
-    writer = ForeachSink().writer(sink_called("foreach", payload=_by_reference(Recorder())), Attempt(1), SlotIndex(0))
+    sink = sink_called("foreach", payload=_by_reference(Recorder()))
+    writer = ByNode().sink(sink).writer(sink, Attempt(1), SlotIndex(0))
     writer.prepare(CheckpointId(13))
     writer.write(rows(1))
     assert calls == [("open", 0, 13)]
@@ -166,7 +187,8 @@ def test_a_raising_foreach_shows_the_users_traceback_and_the_row() -> None:
         if row.n == 2:
             raise ValueError("I do not like two")
 
-    writer = ForeachSink().writer(sink_called("foreach", payload=pack(boom)), Attempt(1), SlotIndex(0))
+    sink = sink_called("foreach", payload=pack(boom))
+    writer = ByNode().sink(sink).writer(sink, Attempt(1), SlotIndex(0))
     with pytest.raises(UserCodeFailed, match="I do not like two") as raised:
         writer.write(rows(1, 2, 3))
     assert "in boom" in raised.value.message and "n=2" in raised.value.message
@@ -180,13 +202,13 @@ def test_a_foreach_handler_that_cannot_process_is_refused(handler: object) -> No
 
 def test_unknown_formats_are_refused_with_a_list_of_those_that_exist() -> None:
     with pytest.raises(InvalidQuery, match="'kudu'") as raised:
-        RealConnectors().committer(sink_called("kudu"))
+        ByNode().committer(sink_called("kudu"))
     assert "parquet" in raised.value.hint and "memory" in raised.value.hint
 
 
 def test_every_sink_says_what_it_guarantees() -> None:
     """T52. Sinks that need a server have this test beside their others."""
-    connectors = RealConnectors()
+    connectors = ByNode()
     expected = dict.fromkeys(("parquet", "json", "csv", "memory"), "exactly_once") | dict.fromkeys(
         ("console", "noop", "foreach"), "at_least_once"
     )
@@ -195,9 +217,9 @@ def test_every_sink_says_what_it_guarantees() -> None:
 
 def test_a_file_sink_is_checked_before_anything_is_touched(tmp_path: Path) -> None:
     with pytest.raises(InvalidQuery, match="path"):
-        RealConnectors().sink(sink_called("parquet"))
+        ByNode().sink(sink_called("parquet"))
     with pytest.raises(InvalidQuery, match="compression"):
-        RealConnectors().sink(sink_called("parquet", path=tmp_path / "out", compression="zip"))
+        ByNode().sink(sink_called("parquet", path=tmp_path / "out", compression="zip"))
     assert not (tmp_path / "out").exists()
 
 

@@ -7,9 +7,9 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.nodes import ByNode
 from tests.unit.connectors.reading import BOUNDED, file_scan, read_all, written
 
-from tidegate.connectors.registry import RealConnectors
 from tidegate.model import types as t
 from tidegate.model.errors import DataError, Unavailable
 from tidegate.model.types import Field
@@ -30,7 +30,7 @@ def test_the_position_is_after_the_last_row_returned_whatever_was_decoded_ahead(
     """T34: the whole row group is decoded at once; a restart after the first rows continues with the very next one."""
     numbered(1_000).write_parquet(tmp_path / "x.parquet")
     scan = file_scan("parquet", tmp_path, AB)
-    connectors = RealConnectors()
+    connectors = ByNode()
     (split,) = connectors.enumerator(scan, BOUNDED).discover(0)
     reader = connectors.source(scan).open(split, None)
     first = reader.read(10, 0)
@@ -42,7 +42,7 @@ def test_the_position_is_after_the_last_row_returned_whatever_was_decoded_ahead(
 def test_only_the_columns_of_the_query_are_read_under_the_plans_names(tmp_path: Path) -> None:
     numbered(3).write_parquet(tmp_path / "x.parquet")
     scan = file_scan("parquet", tmp_path, AB, columns=("b",))
-    connectors = RealConnectors()
+    connectors = ByNode()
     (split,) = connectors.enumerator(scan, BOUNDED).discover(0)
     frame = connectors.source(scan).open(split, None).read(10, 0)
     assert frame is not None and frame.to_dict(as_series=False) == {"b#0": ["b0", "b1", "b2"]}
@@ -101,17 +101,17 @@ def test_a_type_that_does_not_fit_names_file_and_schema(tmp_path: Path) -> None:
 def test_a_file_deleted_under_us_is_named_with_a_way_out(tmp_path: Path) -> None:
     numbered(3).write_parquet(tmp_path / "x.parquet")
     scan = file_scan("parquet", tmp_path, AB)
-    (split,) = RealConnectors().enumerator(scan, BOUNDED).discover(0)
+    (split,) = ByNode().enumerator(scan, BOUNDED).discover(0)
     (tmp_path / "x.parquet").unlink()
     with pytest.raises(Unavailable, match=r"x\.parquet was deleted") as raised:
-        RealConnectors().source(scan).open(split, None)
+        ByNode().source(scan).open(split, None)
     assert "put it back" in raised.value.hint
 
 
 def test_a_file_rewritten_after_discovery_is_refused(tmp_path: Path) -> None:
     numbered(3).write_parquet(tmp_path / "x.parquet")
     scan = file_scan("parquet", tmp_path, AB)
-    (split,) = RealConnectors().enumerator(scan, BOUNDED).discover(0)
+    (split,) = ByNode().enumerator(scan, BOUNDED).discover(0)
     numbered(500).write_parquet(tmp_path / "x.parquet")
     with pytest.raises(DataError, match="changed after it was discovered"):
-        RealConnectors().source(scan).open(split, None)
+        ByNode().source(scan).open(split, None)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tidegate.connectors.legacy import Sink
 from tidegate.connectors.options import Options
 from tidegate.connectors.postgres.column_types import created_type
 from tidegate.connectors.postgres.config import PostgresConfig, parse_sink, parse_table
@@ -13,8 +14,8 @@ from tidegate.connectors.postgres.names import SinkNames, Table, session_attempt
 from tidegate.model import types as t
 from tidegate.model.errors import InvalidQuery
 from tidegate.model.ids import Attempt, CheckpointId, OperatorId, SlotIndex
+from tidegate.model.output_mode import OutputMode
 from tidegate.model.types import Field, Schema
-from tidegate.plan.relational import OutputMode, Sink
 
 URL = "postgresql://me@db:5433/shop"
 SCHEMA: Schema = (Field("k", t.STRING), Field("n", t.LONG), Field("w", t.Struct((Field("start", t.TIMESTAMP),))))

@@ -11,10 +11,10 @@ from tests.unit.connectors.test_file_sink import prepared, rows, sink_to, writer
 
 from tidegate.connectors.files.committer import FileSinkCommitter
 from tidegate.connectors.files.staging import PUBLISHED_NAME
+from tidegate.connectors.legacy import Sink
 from tidegate.model.errors import TidegateError
 from tidegate.model.ids import Attempt, CheckpointId
 from tidegate.model.snapshot import Committable, Published
-from tidegate.plan.relational import Sink
 
 
 @pytest.fixture(params=["true", "false"], ids=["log", "no log"])

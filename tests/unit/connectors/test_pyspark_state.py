@@ -19,11 +19,11 @@ from tidegate.model import types as t
 from tidegate.model.elements import Batch
 from tidegate.model.errors import InvalidQuery, UserCodeFailed
 from tidegate.model.ids import OperatorId, SlotIndex
+from tidegate.model.output_mode import OutputMode
 from tidegate.model.types import Field, Schema
 from tidegate.operators.protocol import OperatorContext
 from tidegate.operators.stateful_process import StatefulProcessOperator
 from tidegate.plan.keyed import StatefulKind, StatefulProcess, TimeMode
-from tidegate.plan.relational import OutputMode
 from tidegate.spark.functions import load
 from tidegate.state.keygroups import range_of
 

@@ -20,20 +20,20 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 from pyspark.sql.types import LongType, StructField, StructType
+from tests.nodes import ByNode, planned_sink
 
 import tidegate
-from tidegate.connectors.options import PIPELINE
+from tidegate.connectors.legacy import PIPELINE, Sink
 from tidegate.connectors.python_sink import sink as module
 from tidegate.connectors.python_sink.sink import PythonSinkCommitter, PythonSinkWriter
 from tidegate.connectors.python_source.payload import pack
-from tidegate.connectors.registry import RealConnectors
 from tidegate.model import types as t
 from tidegate.model.batch_ids import BatchIds
 from tidegate.model.errors import DataError, InvalidQuery, UserCodeFailed
 from tidegate.model.ids import Attempt, BatchId, CheckpointId, OperatorId, SlotIndex
+from tidegate.model.output_mode import OutputMode
 from tidegate.model.snapshot import Committable
 from tidegate.model.types import Field
-from tidegate.plan.relational import OutputMode, Sink
 from tidegate.storage.local import LocalBlobStore
 
 SCHEMA = StructType([StructField("n", LongType())])
@@ -138,13 +138,13 @@ def rows(*numbers: int) -> pl.DataFrame:
 
 
 def writer(store: LocalBlobStore, sink: Sink, attempt: int = 1, subtask: int = 0) -> PythonSinkWriter:
-    made = RealConnectors(store).sink(sink).writer(sink, Attempt(attempt), SlotIndex(subtask))
+    made = ByNode(store).sink(sink).writer(sink, Attempt(attempt), SlotIndex(subtask))
     assert isinstance(made, PythonSinkWriter)
     return made
 
 
 def driver(store: LocalBlobStore, sink: Sink) -> PythonSinkCommitter:
-    made = RealConnectors(store).committer(sink)
+    made = ByNode(store).committer(sink)
     assert isinstance(made, PythonSinkCommitter)
     made.number_batches(BatchIds(sink.id, BatchId(len(GIVEN)), GIVEN))
     return made
@@ -302,7 +302,7 @@ def test_the_slot_waits_while_the_users_code_is_behind(store: LocalBlobStore) ->
             return super().write(iterator)
 
     to = PythonSinkWriter(
-        replace(module.UserSink.of(sink_of()), datasource=_source(Slow())),
+        replace(module.UserSink.of(sink_of().payload, planned_sink(sink_of()).spec), datasource=_source(Slow())),
         module.Batches(store, OperatorId("sink-0")),
         Attempt(1),
         SlotIndex(0),
@@ -346,4 +346,4 @@ def test_a_source_that_cannot_be_written_to_is_refused_at_start(store: LocalBlob
     with pytest.raises(InvalidQuery, match="gave a int"):
         driver(store, sink_of(int))
     with pytest.raises(InvalidQuery, match="partitionBy"):
-        RealConnectors().sink(replace(sink_of(), partition_by=("n",)))
+        ByNode().sink(replace(sink_of(), partition_by=("n",)))

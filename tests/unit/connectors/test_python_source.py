@@ -10,15 +10,17 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition, SimpleDataSourceStreamReader
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, SupportsTriggerAvailableNow
+from tests.nodes import ByNode
 from tests.unit.connectors.reading import BOUNDED, drain, positions, read_all, scan_of
 
 from tidegate.checkpoint.intervals import contains, done_prefix
 from tidegate.checkpoint.manifest import SourceState
 from tidegate.checkpoint.sources import fresh
+from tidegate.connectors.legacy import Scan
 from tidegate.connectors.python_source.enumerator import KnownRanges, RangeEnumerator
+from tidegate.connectors.python_source.options import asked_of
 from tidegate.connectors.python_source.payload import pack
 from tidegate.connectors.python_source.readers import stream_reader
-from tidegate.connectors.registry import RealConnectors
 from tidegate.connectors.spark_types import spark_schema
 from tidegate.model import types as t
 from tidegate.model.config import QueryConfig
@@ -26,8 +28,6 @@ from tidegate.model.errors import CorruptSnapshot, DataError, InvalidQuery, User
 from tidegate.model.ids import OperatorId
 from tidegate.model.snapshot import FinishedSplit, SourceProgress
 from tidegate.model.types import Field
-from tidegate.plan.explain import shown_options
-from tidegate.plan.relational import Scan
 from tidegate.spark.restored_sources import RestoredSources
 from tidegate.storage.local import LocalBlobStore
 
@@ -127,7 +127,7 @@ def test_columns_are_pruned_after_the_users_read() -> None:
 
 
 def test_a_continuous_run_respects_the_sources_own_limit_and_goes_on_from_where_it_was() -> None:
-    of, connectors = scan(Counter), RealConnectors()
+    of, connectors = scan(Counter), ByNode()
     enumerator = connectors.enumerator(of, QueryConfig())
     rounds = [enumerator.discover(n) for n in range(4)]
     assert [len(found) for found in rounds] == [2, 2, 2, 0]
@@ -137,7 +137,7 @@ def test_a_continuous_run_respects_the_sources_own_limit_and_goes_on_from_where_
 
 
 def test_after_a_restore_the_enumerator_knows_its_splits_and_finds_only_new_ones() -> None:
-    of, connectors = scan(Counter), RealConnectors()
+    of, connectors = scan(Counter), ByNode()
     before = connectors.enumerator(of, QueryConfig())
     known = before.discover(0)
     after = connectors.enumerator(of, QueryConfig())
@@ -147,7 +147,7 @@ def test_after_a_restore_the_enumerator_knows_its_splits_and_finds_only_new_ones
 
 def test_forgotten_splits_leave_the_snapshot_and_numbering_goes_on() -> None:
     """Two partitions per range: a range is forgotten when both of its splits are done."""
-    of, connectors = scan(Counter, until=60), RealConnectors()
+    of, connectors = scan(Counter, until=60), ByNode()
     before = connectors.enumerator(of, QueryConfig())
     splits = [split for now_ms in range(3) for split in before.discover(now_ms)]
     oldest = before.snapshot()
@@ -160,7 +160,7 @@ def test_forgotten_splits_leave_the_snapshot_and_numbering_goes_on() -> None:
 
 
 def test_open_splits_that_the_offsets_do_not_name_are_an_error() -> None:
-    of, connectors = scan(Counter), RealConnectors()
+    of, connectors = scan(Counter), ByNode()
     before = connectors.enumerator(of, QueryConfig())
     splits = before.discover(0)
     before.forget(2)
@@ -170,7 +170,7 @@ def test_open_splits_that_the_offsets_do_not_name_are_an_error() -> None:
 
 def test_the_manifest_of_an_endless_source_does_not_grow() -> None:
     """1,000 discoveries, a checkpoint after each, every split read at once; then all retained checkpoints are restored."""
-    of, connectors = scan(Counter, until=1_000_000), RealConnectors()
+    of, connectors = scan(Counter, until=1_000_000), ByNode()
     forgetful, keeping = (connectors.enumerator(of, QueryConfig()) for _ in range(2))
     assigner = fresh(of.id, 1)
     sizes: list[tuple[int, int]] = []
@@ -203,7 +203,7 @@ def test_the_manifest_of_an_endless_source_does_not_grow() -> None:
 @pytest.mark.parametrize("kind", ["tuples", "arrow"])
 def test_a_restore_from_every_position_yields_exactly_the_remaining_rows(kind: str) -> None:
     """T34: a record batch fetched ahead does not move the position."""
-    of, connectors = scan(Counter, kind=kind), RealConnectors()
+    of, connectors = scan(Counter, kind=kind), ByNode()
     split = connectors.enumerator(of, BOUNDED).discover(0)[1]
     everything = drain(connectors.source(of).open(split, None))
     for position, emitted in positions(connectors.source(of), split, rows_max=3):
@@ -213,7 +213,7 @@ def test_a_restore_from_every_position_yields_exactly_the_remaining_rows(kind: s
 def test_what_is_planned_together_is_read_as_one() -> None:
     """As a batch of Structured Streaming: partitions of one range belong together, and the next range is the next batch."""
     for source, cuts in ((Counter, [True, False] * 3), (Simple, [True] * 3)):
-        of, connectors = scan(source), RealConnectors()
+        of, connectors = scan(source), ByNode()
         before = connectors.enumerator(of, QueryConfig())
         splits = [split for now_ms in range(4) for split in before.discover(now_ms)]
         assert [split.cut for split in splits] == cuts
@@ -235,7 +235,7 @@ def test_a_bounded_run_of_a_source_that_notes_its_end_keeps_the_sources_limit_up
         def streamReader(self, schema: Any) -> DataSourceStreamReader:
             return NotingReader(dict(self.options))
 
-    of, connectors = scan(Noting), RealConnectors()
+    of, connectors = scan(Noting), ByNode()
     enumerator = connectors.enumerator(of, BOUNDED)
     splits = enumerator.discover(0)
     assert enumerator.bounded and [split.cut for split in splits] == [True, False] * 3
@@ -243,7 +243,7 @@ def test_a_bounded_run_of_a_source_that_notes_its_end_keeps_the_sources_limit_up
 
 
 def test_a_simple_source_is_read_range_by_range_and_restored_by_its_own_method() -> None:
-    of, connectors = scan(Simple), RealConnectors()
+    of, connectors = scan(Simple), ByNode()
     enumerator = connectors.enumerator(of, QueryConfig())
     splits = [split for now_ms in range(5) for split in enumerator.discover(now_ms)]
     assert [split.number for split in splits] == [0, 1, 2]
@@ -254,7 +254,7 @@ def test_a_simple_source_is_read_range_by_range_and_restored_by_its_own_method()
 
 
 def test_bounded_runs_of_a_simple_source_take_one_read_each_and_go_on_from_each_other() -> None:
-    of, connectors = scan(Simple), RealConnectors()
+    of, connectors = scan(Simple), ByNode()
     seen: list[Any] = []
     state = b""
     for run in range(4):
@@ -278,7 +278,7 @@ def test_a_simple_source_that_cannot_repeat_itself_is_refused() -> None:
             return SimpleDataSourceStreamReader()
 
     with pytest.raises(InvalidQuery, match="readBetweenOffsets"):
-        RealConnectors().enumerator(scan(Forgetful), BOUNDED)
+        ByNode().enumerator(scan(Forgetful), BOUNDED)
 
 
 def test_an_error_in_read_shows_the_users_traceback() -> None:
@@ -293,7 +293,7 @@ def test_rows_of_the_wrong_width_are_shown() -> None:
 
 
 def test_a_source_that_plans_other_partitions_in_the_slot_is_refused() -> None:
-    of, connectors = scan(Counter), RealConnectors()
+    of, connectors = scan(Counter), ByNode()
     (split, _) = connectors.enumerator(of, BOUNDED).discover(0)
     import msgspec
 
@@ -305,7 +305,7 @@ def test_a_source_that_plans_other_partitions_in_the_slot_is_refused() -> None:
 
 
 def test_fewer_rows_after_a_restart_are_noticed() -> None:
-    of, connectors = scan(Counter), RealConnectors()
+    of, connectors = scan(Counter), ByNode()
     (split, _) = connectors.enumerator(of, BOUNDED).discover(0)
     reader = connectors.source(of).open(split, None)
     drain(reader)
@@ -319,7 +319,7 @@ def test_a_source_without_a_stream_is_refused() -> None:
         pass
 
     with pytest.raises(InvalidQuery, match="cannot be read as a stream"):
-        RealConnectors().enumerator(scan(BatchOnly), BOUNDED)
+        ByNode().enumerator(scan(BatchOnly), BOUNDED)
 
 
 class Tail(DataSource):
@@ -339,12 +339,11 @@ def test_an_initial_offset_that_moves_is_asked_for_once(tmp_path: Path) -> None:
     store = LocalBlobStore(tmp_path)
 
     def attempt(end: int, **options: Any) -> str:
-        scan = tail_scan(until=end)
         enumerator = RangeEnumerator(
             stream_reader(Tail({"until": str(end), "kind": "tuples"}), spark_schema(SCHEMA)),
             "tail",
             bounded=False,
-            asked=shown_options(scan.options | options),
+            asked=asked_of(TAIL_OPTIONS | options),
         )
         assert RestoredSources(None, store).restore(OperatorId("source-0"), enumerator, 0) == ()
         enumerator.discover(0)
@@ -356,5 +355,4 @@ def test_an_initial_offset_that_moves_is_asked_for_once(tmp_path: Path) -> None:
     assert "'{\"n\": 40}'" in attempt(70, password="rotated"), "secrets say nothing about it"
 
 
-def tail_scan(until: int) -> Scan:
-    return scan_of("tail", SCHEMA, **{"tidegate.commitWithin": str(until), "password": "first"})
+TAIL_OPTIONS = {"password": "first"}

@@ -1,22 +1,28 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
 import pytest
+from tests.nodes import look_context, planned_scan, read_context
 from tests.unit.connectors.reading import scan_of
 
+from tidegate.connectors.fixed_splits import FixedEnumerator
+from tidegate.connectors.legacy import Scan
+from tidegate.connectors.pacing import wall_ms
+from tidegate.connectors.rate import source as module
 from tidegate.connectors.rate.config import RateConfig
-from tidegate.connectors.rate.source import RateReader, RateSource, RateSplit, rate_enumerator
+from tidegate.connectors.rate.source import RateReader, RateSplit
+from tidegate.connectors.rate.spec import RateSpec
 from tidegate.model import types as t
 from tidegate.model.config import QueryConfig
 from tidegate.model.errors import InvalidQuery
 from tidegate.model.ids import OperatorId
 from tidegate.model.types import Field
-from tidegate.plan.relational import Scan
 from tidegate.spark.restored_sources import RestoredSources
 from tidegate.storage.local import LocalBlobStore
 
@@ -34,6 +40,20 @@ class Wall:
 
 def scan(**options: Any) -> Scan:
     return scan_of("rate", RATE, **options)
+
+
+def config_of(of: Scan) -> RateConfig:
+    spec = planned_scan(of).spec
+    assert isinstance(spec, RateSpec)
+    return spec.rate
+
+
+def rate_enumerator(of: Scan, config: QueryConfig, wall: Callable[[], int] = wall_ms) -> FixedEnumerator:
+    return module.rate_enumerator(config_of(of), look_context(config), wall)
+
+
+def RateSource(of: Scan, wall: Callable[[], int] = wall_ms) -> module.RateSource:
+    return module.RateSource(config_of(of), read_context(of), wall)
 
 
 def values(reader: RateReader, now_ms: int) -> list[int]:

@@ -9,8 +9,8 @@ from tests.unit.connectors.test_file_sink import prepared, rows, sink_to, staged
 
 from tidegate.connectors.files.committer import FileSinkCommitter
 from tidegate.connectors.files.staging import StagingNames
+from tidegate.connectors.legacy import Sink
 from tidegate.model.ids import Attempt, OperatorId
-from tidegate.plan.relational import Sink
 
 
 def test_two_queries_on_one_path_neither_publish_nor_sweep_each_others_output(tmp_path: Path) -> None:

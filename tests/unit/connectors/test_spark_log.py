@@ -18,10 +18,10 @@ from tidegate.connectors.files.listing import Found, Listing
 from tidegate.connectors.files.local_directory import LocalDirectory
 from tidegate.connectors.files.spark_log import Batches, SparkLog, encoded
 from tidegate.connectors.files.staging import StagingNames
+from tidegate.connectors.legacy import Sink
 from tidegate.model.errors import CorruptSnapshot, InvalidQuery
 from tidegate.model.ids import Attempt
 from tidegate.model.snapshot import Committable
-from tidegate.plan.relational import Sink
 
 
 @pytest.fixture(autouse=True)

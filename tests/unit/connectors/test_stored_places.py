@@ -10,6 +10,7 @@ from typing import Any, cast
 import msgspec
 import polars as pl
 import pytest
+from tests.nodes import ByNode
 from tests.unit.connectors.reading import drain, file_scan, scan_of, written
 from tests.unit.connectors.test_kafka_options import parsed
 
@@ -22,8 +23,8 @@ from tidegate.connectors.kafka.cluster import Cluster
 from tidegate.connectors.kafka.enumerator import KafkaEnumerator
 from tidegate.connectors.kafka.splits import KafkaPosition, KafkaSplit, KnownPartitions, NumberedSplit, decode_position
 from tidegate.connectors.kafka.splits import decode_split as decode_kafka
-from tidegate.connectors.nexmark.source import NexmarkSplit, nexmark_enumerator
-from tidegate.connectors.rate.source import RatePosition, RateSource, RateSplit, rate_enumerator
+from tidegate.connectors.nexmark.source import NexmarkSplit
+from tidegate.connectors.rate.source import RatePosition, RateSplit
 from tidegate.model.config import QueryConfig
 from tidegate.model.errors import CorruptSnapshot, InvalidQuery
 from tidegate.model.snapshot import Split
@@ -207,8 +208,8 @@ def test_numbers_of_a_kafka_split_are_within_bounds(document: dict[str, Any]) ->
 
 def fixed(form: str) -> FixedEnumerator:
     if form == "rate":
-        return rate_enumerator(scan_of(form, RATE, numPartitions=2), QueryConfig())
-    return nexmark_enumerator(scan_of(form, RATE, partitions=2), QueryConfig())
+        return ByNode().enumerator(scan_of(form, RATE, numPartitions=2), QueryConfig())
+    return ByNode().enumerator(scan_of(form, RATE, partitions=2), QueryConfig())
 
 
 @pytest.mark.parametrize(("part", "of"), [(1, 2), (0, 1), (0, 0), (-1, 2)])
@@ -225,9 +226,9 @@ def test_a_part_that_stands_for_another_one_is_refused(form: str, kind: type[Any
 
 def test_a_position_before_the_beginning_is_refused() -> None:
     scan = scan_of("rate", RATE, numPartitions=1)
-    (split,) = rate_enumerator(scan, QueryConfig()).discover(0)
+    (split,) = ByNode().enumerator(scan, QueryConfig()).discover(0)
     with pytest.raises(CorruptSnapshot, match="a position of the rate source cannot be read"):
-        RateSource(scan).open(split, msgspec.msgpack.encode(RatePosition(emitted=-5)))
+        ByNode().source(scan).open(split, msgspec.msgpack.encode(RatePosition(emitted=-5)))
 
 
 def test_a_position_behind_the_end_of_a_file_is_refused_and_not_taken_for_its_end(tmp_path: Path) -> None:

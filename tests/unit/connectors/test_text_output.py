@@ -19,12 +19,12 @@ from tidegate.connectors.files.date_patterns import printer
 from tidegate.connectors.files.sink import FileSink, FileSinkWriter
 from tidegate.connectors.files.sink_config import parse_sink
 from tidegate.connectors.files.staging import StagingNames
+from tidegate.connectors.legacy import Sink
 from tidegate.model import types as t
 from tidegate.model.errors import InvalidQuery
 from tidegate.model.ids import Attempt, OperatorId, SlotIndex
 from tidegate.model.types import Field, Schema
 from tidegate.operators.columns import polars_schema
-from tidegate.plan.relational import Sink
 
 MOMENT = datetime.datetime(2024, 1, 5, 7, 8, 9, 123456, tzinfo=datetime.UTC)
 TIMES: Schema = (Field("day", t.DATE), Field("at", t.TIMESTAMP), Field("wall", t.TIMESTAMP_NTZ))

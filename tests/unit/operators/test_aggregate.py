@@ -14,6 +14,7 @@ from tidegate.model import types as t
 from tidegate.model.elements import WATERMARK_MAX_US, Batch
 from tidegate.model.errors import CorruptSnapshot, DataError
 from tidegate.model.ids import CheckpointId, OperatorId, SlotIndex
+from tidegate.model.output_mode import OutputMode
 from tidegate.model.snapshot import ChunkHandle
 from tidegate.model.types import DataType, Decimal, Field, Struct
 from tidegate.operators import pieces
@@ -21,7 +22,7 @@ from tidegate.operators.aggregate import AggregateOperator
 from tidegate.operators.columns import polars_schema
 from tidegate.operators.partial_aggregate import PartialAggregateOperator, partial_schema
 from tidegate.operators.protocol import NewChunk, OperatorContext, OperatorState, Restored, RestoredChunk
-from tidegate.plan.relational import Aggregate, AggregateCall, EventTimeKey, OutputMode, PartialAggregate
+from tidegate.plan.relational import Aggregate, AggregateCall, EventTimeKey, PartialAggregate
 from tidegate.state.hashing import hash_columns
 from tidegate.state.keygroups import key_groups, range_of
 

@@ -18,6 +18,7 @@ from tests.unit.operators.test_stream_join import LEFT, RIGHT, within_a_second
 from tidegate.model import types as t
 from tidegate.model.elements import Batch
 from tidegate.model.ids import CheckpointId, OperatorId, SlotIndex
+from tidegate.model.output_mode import OutputMode
 from tidegate.model.types import Field, Schema, Struct
 from tidegate.operators.aggregate import AggregateOperator
 from tidegate.operators.columns import polars_schema
@@ -28,7 +29,7 @@ from tidegate.operators.sessions import SessionAggregateOperator
 from tidegate.operators.stateful_process import StatefulProcessOperator
 from tidegate.operators.stream_join import StreamJoinOperator
 from tidegate.plan.keyed import Deduplicate, SessionAggregate, TimeMode
-from tidegate.plan.relational import Aggregate, AggregateCall, EventTimeKey, OutputMode, PartialAggregate
+from tidegate.plan.relational import Aggregate, AggregateCall, EventTimeKey, PartialAggregate
 from tidegate.state.keygroups import range_of
 from tidegate.testing.processors import load_tally
 

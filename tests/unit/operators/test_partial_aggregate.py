@@ -7,10 +7,11 @@ import polars as pl
 from tidegate.model import types as t
 from tidegate.model.elements import Batch
 from tidegate.model.ids import OperatorId
+from tidegate.model.output_mode import OutputMode
 from tidegate.model.types import Decimal, Field, Struct
 from tidegate.operators.columns import polars_schema
 from tidegate.operators.partial_aggregate import PartialAggregateOperator, partial_schema
-from tidegate.plan.relational import Aggregate, AggregateCall, OutputMode, PartialAggregate
+from tidegate.plan.relational import Aggregate, AggregateCall, PartialAggregate
 
 PAIR = Field("p", Struct((Field("x", t.LONG), Field("y", t.DOUBLE))))
 NODE = Aggregate(

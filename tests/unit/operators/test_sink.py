@@ -9,19 +9,19 @@ import polars as pl
 from tidegate.model import types as t
 from tidegate.model.elements import Batch
 from tidegate.model.ids import Attempt, CheckpointId, OperatorId, SlotIndex
+from tidegate.model.output_mode import OutputMode
 from tidegate.model.snapshot import Committable, KeyGroupRange
 from tidegate.operators.protocol import OperatorContext, Restored
 from tidegate.operators.sink import SinkOperator
-from tidegate.plan.relational import OutputMode, Sink
+from tidegate.plan.relational import Sink
 from tidegate.ports.sink import SinkWriter
 from tidegate.testing.scripted import ScriptedSink, ScriptedWriter
+from tidegate.testing.stand_ins import scripted_sink
 
 NODE = Sink(
     id=OperatorId("sink-0"),
-    format="scripted",
-    options={},
+    spec=scripted_sink((t.Field("number", t.LONG),)),
     columns=(("n#1", "number"),),
-    schema=(t.Field("number", t.LONG),),
 )
 
 
@@ -35,7 +35,7 @@ def make(connector: ScriptedSink, *restored: Committable, node: Sink = NODE) -> 
         restored=Restored(committables=restored),
         attempt=Attempt(4),
     )
-    return SinkOperator(node, context, connector)
+    return SinkOperator(node, context, connector.writer(node, context.attempt, context.subtask))
 
 
 def write(sink: SinkOperator, *numbers: int) -> None:
@@ -79,15 +79,11 @@ def test_an_empty_epoch_prepares_nothing() -> None:
     assert checkpoints(make(ScriptedSink()), 1) == []
 
 
-class LogOfResults(ScriptedSink):
-    keeps_every_result = True
-
-
 def test_a_result_takes_the_place_of_one_that_nobody_has_seen_except_in_a_log() -> None:
     """A transaction that is dropped without being ended would stay open: readers of the log would wait for it."""
-    complete = replace(NODE, mode=OutputMode.COMPLETE)
-    for connector, carried in ((ScriptedSink(), [2]), (LogOfResults(), [1, 2])):
-        sink = make(connector, node=complete)
+    complete = scripted_sink(NODE.schema, OutputMode.COMPLETE)
+    for spec, carried in ((complete, [2]), (replace(complete, is_log=True), [1, 2])):
+        sink = make(ScriptedSink(), node=replace(NODE, spec=spec))
         write(sink, 1)
         assert checkpoints(sink, 1) == [1]
         write(sink, 1, 2)

@@ -20,6 +20,7 @@ from tidegate.plan.static_sides import partition_static_sides
 from tidegate.state.codec import decode_chunk
 from tidegate.state.hashing import hash_columns
 from tidegate.state.keygroups import key_groups, range_of
+from tidegate.testing.stand_ins import scripted_sink, scripted_source
 
 GROUPS = 16
 STREAM = (Field("k", t.LONG), Field("ts", t.TIMESTAMP))
@@ -28,7 +29,7 @@ STATIC = (Field("s", t.LONG), Field("name", t.STRING))
 
 
 def scan() -> Scan:
-    return Scan(id=OperatorId("source"), format="x", options={}, schema=STREAM, columns=("k", "ts"))
+    return Scan(id=OperatorId("source"), spec=scripted_source(), schema=STREAM, columns=("k", "ts"))
 
 
 def join(rows: int = 500, *, stream_key: Column | Call = KEY) -> StaticJoin:
@@ -48,7 +49,7 @@ def join(rows: int = 500, *, stream_key: Column | Call = KEY) -> StaticJoin:
 
 
 def sink_of(plan: object) -> Sink:
-    return Sink(id=OperatorId("sink"), format="x", options={}, columns=(("k", "k"),), schema=STREAM[:1], inputs=(plan,))  # type: ignore[arg-type]
+    return Sink(id=OperatorId("sink"), spec=scripted_sink(STREAM[:1]), columns=(("k", "k"),), inputs=(plan,))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("parallelism", [1, 3, 16])

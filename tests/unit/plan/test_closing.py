@@ -14,10 +14,11 @@ from tests.unit.operators.test_late_rows import sessions_of
 from tests.unit.operators.test_stream_join import within_a_second
 
 from tidegate.model.ids import OperatorId
+from tidegate.model.output_mode import OutputMode
 from tidegate.plan.closing import only_judges
 from tidegate.plan.graph import JobGraph, Stage
 from tidegate.plan.keyed import Deduplicate, StatefulKind, TimeMode
-from tidegate.plan.relational import OutputMode, Plan
+from tidegate.plan.relational import Plan
 from tidegate.plan.stages import build_graph
 
 JOIN = within_a_second()

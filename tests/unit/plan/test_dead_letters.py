@@ -13,6 +13,7 @@ from tidegate.plan.dead_letters import LETTERS, is_dead_letter_id
 from tidegate.plan.expressions import Column
 from tidegate.plan.relational import Filter, MapBatches, Plan, PythonEval, PythonUdf, Sink, UdfKind
 from tidegate.plan.stages import build_graph
+from tidegate.testing.stand_ins import scripted_letters, scripted_sink, scripted_source
 
 
 def mapped(plan: Plan, label: str) -> MapBatches:
@@ -38,13 +39,15 @@ def two_stages(first: str, second: str) -> Sink:
 
 
 def letters_of(plan: Sink, path: str = "/letters") -> dict[int, Sink]:
-    graph = build_graph(plan, parallelism=2, max_parallelism=8, dead_letter=path)
+    graph = build_graph(plan, parallelism=2, max_parallelism=8, dead_letters=scripted_letters(path) if path else None)
     found = [(stage.id, node) for stage in graph.stages for node in stage.nodes if isinstance(node, Sink)]
     return {stage: node for stage, node in found if node.dead_letters}
 
 
 def test_every_stage_with_user_functions_has_one_last_in_its_chain() -> None:
-    graph = build_graph(two_stages("parse", "check"), parallelism=2, max_parallelism=8, dead_letter="/letters")
+    graph = build_graph(
+        two_stages("parse", "check"), parallelism=2, max_parallelism=8, dead_letters=scripted_letters("/letters")
+    )
     assert [stage.nodes[-1].id for stage in graph.stages if isinstance(stage.nodes[-1], Sink)] == [
         "dead-letter-parse",
         "dead-letter-check",
@@ -52,7 +55,7 @@ def test_every_stage_with_user_functions_has_one_last_in_its_chain() -> None:
     assert {sink.id for sink in graph.sinks()} == {"sink-0", "dead-letter-parse", "dead-letter-check"}
     assert {"dead-letter-parse", "dead-letter-check"} <= set(graph.stateful_ids())
     for sink in letters_of(two_stages("parse", "check")).values():
-        assert (sink.format, sink.options, sink.schema) == ("json", {"path": "/letters"}, LETTERS)
+        assert (sink.format, sink.spec.place, sink.schema) == ("json", "/letters", LETTERS)
         assert is_dead_letter_id(sink.id)
 
 
@@ -74,8 +77,9 @@ def test_names_are_unique_and_do_not_depend_on_what_surrounds_the_function() -> 
 
 
 def test_a_directory_that_the_query_reads_or_writes_is_refused() -> None:
-    read = replace(p.scan(0, "#1"), options={"path": "file:///in/"})
-    written = replace(p.sink(mapped(read, "f")), options={"Path": "/out"})
+    read = replace(p.scan(0, "#1"), spec=scripted_source(place="/in"))
+    sink = p.sink(mapped(read, "f"))
+    written = replace(sink, spec=scripted_sink(sink.schema, place="/out"))
     for path in ("/in", "/out/"):
         with pytest.raises(InvalidQuery, match="deadLetter"):
             letters_of(written, path)

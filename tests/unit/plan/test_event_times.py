@@ -8,21 +8,12 @@ from tidegate.model.ids import OperatorId
 from tidegate.model.types import LONG, TIMESTAMP, Field, Schema
 from tidegate.plan.event_times import event_time_of
 from tidegate.plan.expressions import Call, Column, Literal, Named
-from tidegate.plan.relational import (
-    AssignWatermark,
-    Filter,
-    OutputMode,
-    Plan,
-    Project,
-    Scan,
-    Sink,
-    StampTime,
-    Union,
-)
+from tidegate.plan.relational import AssignWatermark, Filter, Plan, Project, Scan, Sink, StampTime, Union
 from tidegate.plan.stages import build_graph
+from tidegate.testing.stand_ins import scripted_sink, scripted_source
 
 SCHEMA = (Field("n#0", LONG), Field("at#1", TIMESTAMP))
-SCAN = Scan(id=OperatorId("in"), format="parquet", options={}, schema=SCHEMA, columns=("n", "at"))
+SCAN = Scan(id=OperatorId("in"), spec=scripted_source(format="parquet"), schema=SCHEMA, columns=("n", "at"))
 AT = Column("at#1", TIMESTAMP)
 
 
@@ -60,8 +51,7 @@ def test_a_column_counts_that_reaches_the_assigner_as_it_is_stored(above: tuple[
 def test_the_graph_tells_every_scan_its_own() -> None:
     other = Scan(
         id=OperatorId("other"),
-        format="json",
-        options={},
+        spec=scripted_source(format="json"),
         schema=(Field("n#8", LONG), Field("t#9", TIMESTAMP)),
         columns=("n", "t"),
     )
@@ -70,11 +60,8 @@ def test_the_graph_tells_every_scan_its_own() -> None:
     columns = tuple((field.name, field.name) for field in SCHEMA)
     sink = Sink(
         id=OperatorId("out"),
-        format="noop",
-        options={},
+        spec=scripted_sink(SCHEMA, format="noop"),
         columns=columns,
-        schema=SCHEMA,
-        mode=OutputMode.APPEND,
         inputs=(watermarked,),
     )
     graph = build_graph(sink, parallelism=1, max_parallelism=128)

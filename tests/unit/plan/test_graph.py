@@ -5,17 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tidegate.model.ids import OperatorId
+from tidegate.model.output_mode import OutputMode
 from tidegate.model.shape import changes
 from tidegate.model.types import LONG, Field
 from tidegate.plan.graph import JobGraph, is_input_state
-from tidegate.plan.relational import Aggregate, AggregateCall, OutputMode, Scan, Sink
+from tidegate.plan.relational import Aggregate, AggregateCall, Scan, Sink
 from tidegate.plan.stages import build_graph
+from tidegate.testing.stand_ins import scripted_sink, scripted_source
 
 
 def totals(number: int, function: str = "sum") -> JobGraph:
     """``sum(v) group by k``; ``number`` is what the plan's columns happen to be numbered."""
     schema = (Field(f"k#{number}", LONG), Field(f"v#{number + 1}", LONG))
-    scan = Scan(id=OperatorId("source-0"), format="parquet", options={}, schema=schema, columns=("k", "v"))
+    scan = Scan(id=OperatorId("source-0"), spec=scripted_source(format="parquet"), schema=schema, columns=("k", "v"))
     result = (schema[0], Field("total", LONG))
     aggregate = Aggregate(
         id=OperatorId("aggregate-0"),
@@ -28,7 +30,9 @@ def totals(number: int, function: str = "sum") -> JobGraph:
         inputs=(scan,),
     )
     columns = ((schema[0].name, "k"), ("total", "total"))
-    sink = Sink(id=OperatorId("sink-0"), format="noop", options={}, columns=columns, schema=result, inputs=(aggregate,))
+    sink = Sink(
+        id=OperatorId("sink-0"), spec=scripted_sink(result, format="noop"), columns=columns, inputs=(aggregate,)
+    )
     return build_graph(sink, parallelism=2, max_parallelism=8)
 
 

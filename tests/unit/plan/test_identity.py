@@ -11,33 +11,28 @@ from tidegate.checkpoint.layout import chunk_key
 from tidegate.model import types as t
 from tidegate.model.errors import InvalidQuery
 from tidegate.model.ids import OperatorId
+from tidegate.model.output_mode import OutputMode
 from tidegate.model.types import Field, Schema
 from tidegate.plan.explain import explain
 from tidegate.plan.expressions import Call, Column, Literal, Named
 from tidegate.plan.graph import JobGraph, is_input_state
 from tidegate.plan.identity import SLUG_LENGTH_MAX, base_of, identify, pin, slug
-from tidegate.plan.relational import (
-    Aggregate,
-    AggregateCall,
-    AssignWatermark,
-    Filter,
-    OutputMode,
-    Plan,
-    Project,
-    Scan,
-    Sink,
-    Union,
-)
-from tidegate.plan.shapes import place_of
+from tidegate.plan.relational import Aggregate, AggregateCall, AssignWatermark, Filter, Plan, Project, Scan, Sink, Union
 from tidegate.plan.stages import build_graph
 from tidegate.plan.watermarks import push_watermarks_down
+from tidegate.testing.stand_ins import scripted_sink, scripted_source
 
 COLUMNS: Schema = (Field("ts#1", t.TIMESTAMP), Field("k#2", t.LONG), Field("v#3", t.LONG))
 UNNAMED = OperatorId("?")
 
 
 def files(path: str = "/data/bids", form: str = "parquet") -> Scan:
-    return Scan(id=UNNAMED, format=form, options={"path": path}, schema=COLUMNS, columns=tuple(c.name for c in COLUMNS))
+    return Scan(
+        id=UNNAMED,
+        spec=scripted_source(format=form, place=path),
+        schema=COLUMNS,
+        columns=tuple(c.name for c in COLUMNS),
+    )
 
 
 def timed(plan: Plan, column: str = "ts#1") -> AssignWatermark:
@@ -61,7 +56,7 @@ def totals(plan: Plan, *keys: str, function: str = "sum") -> Aggregate:
 
 def written(plan: Plan, form: str = "memory") -> Sink:
     columns = tuple((column.name, column.name.split("#")[0]) for column in plan.schema)
-    return Sink(id=UNNAMED, format=form, options={}, columns=columns, schema=plan.schema, inputs=(plan,))
+    return Sink(id=UNNAMED, spec=scripted_sink(plan.schema, format=form), columns=columns, inputs=(plan,))
 
 
 def positive(plan: Plan) -> Filter:
@@ -97,12 +92,6 @@ def test_a_name_says_what_the_operator_is_and_what_it_reads_or_groups_by() -> No
         "aggregate-k_ts",
         "sink-memory",
     }
-
-
-def test_a_place_is_the_same_however_it_is_written() -> None:
-    written_as = ("/data/bids", "/data/bids/", "file:/data/bids", "file:///data/bids")
-    assert {place_of(files(path)) for path in written_as} == {"/data/bids"}
-    assert place_of(files("s3://bucket/bids")) == "s3://bucket/bids"
 
 
 def test_whatever_is_stateless_moves_no_state_of_operators_nor_of_their_inputs() -> None:

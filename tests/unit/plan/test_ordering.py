@@ -7,11 +7,12 @@ from dataclasses import replace
 from tests.property import pipelines as p
 
 from tidegate.model.ids import OperatorId
+from tidegate.model.output_mode import OutputMode
 from tidegate.model.shape import StateShape
 from tidegate.plan.graph import JobGraph, Partitioning
 from tidegate.plan.identity import identify
 from tidegate.plan.ordering import Limit, Sort, SortKey
-from tidegate.plan.relational import OutputMode, Plan, Sink
+from tidegate.plan.relational import Plan, Sink
 from tidegate.plan.stages import build_graph
 
 

@@ -16,10 +16,11 @@ from tidegate.plan.relational import AssignWatermark, Filter, Plan, Project, Sca
 from tidegate.plan.sharing import connected, distinct, form, share, shared_nodes
 from tidegate.plan.stages import build_graph
 from tidegate.plan.watermarks import settle
+from tidegate.testing.stand_ins import scripted_source
 
 
 def scan(suffix: str, **options: str) -> Scan:
-    return replace(p.scan(0, suffix), columns=("ts", "w", "k", "v"), options=options)
+    return replace(p.scan(0, suffix), columns=("ts", "w", "k", "v"), spec=scripted_source(place=str(options)))
 
 
 def watermark(plan: Plan, suffix: str, delay_us: int = 5_000_000) -> AssignWatermark:

@@ -14,6 +14,7 @@ from tidegate.plan.graph import JobGraph, Partitioning
 from tidegate.plan.keyed import Deduplicate
 from tidegate.plan.relational import EventTimeKey, Filter, Plan, Repartition, Sink, Union
 from tidegate.plan.stages import build_graph
+from tidegate.testing.stand_ins import scripted_sink
 
 
 def cut(plan: Sink) -> JobGraph:
@@ -41,7 +42,7 @@ def test_an_aggregate_is_merged_behind_a_keyed_edge_and_begun_before_it() -> Non
 def test_user_code_behind_an_aggregate_stands_in_a_stage_of_its_own() -> None:
     """What a closed window releases lies in a channel, where a barrier can overtake it, until the code has seen it."""
     plan = p.windowed(Random(1)).plan
-    graph = cut(replace(plan, payload=b"a function"))
+    graph = cut(replace(plan, spec=replace(scripted_sink(plan.schema), calls_user=True)))
     assert len(graph.stages) == len(cut(plan).stages) + 1
     assert names(graph)[-1] == ["Sink"]
     assert graph.edges[-1].partitioning is Partitioning.FORWARD

@@ -16,10 +16,11 @@ from tidegate.plan.sharing import distinct, shared_nodes
 from tidegate.plan.stages import build_graph
 from tidegate.plan.streams import far_sources, sources_meet, streams_of
 from tidegate.plan.watermarks import push_watermarks_down
+from tidegate.testing.stand_ins import scripted_source
 
 
 def scan(suffix: str, place: str) -> Scan:
-    return replace(p.scan(0, suffix), columns=("ts", "w", "k", "v"), options={"path": place})
+    return replace(p.scan(0, suffix), columns=("ts", "w", "k", "v"), spec=scripted_source(place=place))
 
 
 def timed(plan: Plan, suffix: str, name: str) -> AssignWatermark:
@@ -85,7 +86,7 @@ def test_an_edge_has_all_streams_above_it_and_an_edge_without_any_has_none() -> 
     one, two = "watermark-ts_scripted_a", "watermark-ts_scripted_b"
     assert into(graph, Repartition) == [{one, two}]
     by_source = {
-        node.options["path"]: set(streams_of(graph)[edge.number])
+        node.spec.place: set(streams_of(graph)[edge.number])
         for edge in graph.edges
         if isinstance(node := graph.stage(edge.source).nodes[0], Scan)
     }

@@ -18,10 +18,11 @@ from tidegate.plan.sharing import distinct
 from tidegate.plan.stages import build_graph
 from tidegate.plan.streams import far_assigners
 from tidegate.plan.watermarks import assigner_below, push_watermarks_down, settle, settle_unasked
+from tidegate.testing.stand_ins import scripted_source
 
 
 def scan(suffix: str = "#1", place: str = "/a") -> Scan:
-    return replace(p.scan(0, suffix), columns=("ts", "w", "k", "v"), options={"path": place})
+    return replace(p.scan(0, suffix), columns=("ts", "w", "k", "v"), spec=scripted_source(place=place))
 
 
 def timed(plan: Plan, suffix: str = "#1", name: str = "watermark-0") -> AssignWatermark:

@@ -6,10 +6,9 @@ import polars as pl
 import pytest
 
 from tidegate.model.batch_ids import BatchIds
-from tidegate.model.ids import Attempt, BatchId, CheckpointId, OperatorId, SlotIndex
+from tidegate.model.ids import Attempt, BatchId, CheckpointId, OperatorId
 from tidegate.model.snapshot import Committable
-from tidegate.plan.relational import Sink
-from tidegate.ports.sink import SinkCommitter, SinkConnector, SinkWriter
+from tidegate.ports.sink import SinkCommitter, SinkWriter
 
 
 class Shouting(SinkWriter):
@@ -20,22 +19,11 @@ class Shouting(SinkWriter):
         return ()
 
 
-class Shout(SinkConnector):
-    guarantee = "at_least_once"
-
-    def writer(self, sink: Sink, attempt: Attempt, subtask: SlotIndex) -> SinkWriter:
-        return Shouting()
-
-
 def test_what_a_writer_has_prepared_is_durable_at_once_and_its_commit_is_no_news() -> None:
     writer = Shouting()
     writer.settle(CheckpointId(1))
     writer.on_committed(CheckpointId(1))
     writer.close()
-
-
-def test_a_result_takes_the_place_of_the_one_before_unless_a_sink_is_a_log() -> None:
-    assert not Shout().keeps_every_result
 
 
 def test_a_writer_that_cannot_prepare_cannot_be_made() -> None:

@@ -21,6 +21,7 @@ import pytest
 import zmq
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, DataSourceStreamWriter, WriterCommitMessage
 from tests.golden import schema
+from tests.nodes import ByNode
 from tests.unit.checkpoint.scenario import PLAN
 from tests.unit.connectors.reading import BOUNDED, scan_of
 
@@ -36,14 +37,13 @@ from tidegate.connectors.foreach_batch.parts import BatchPart
 from tidegate.connectors.iceberg import files as iceberg
 from tidegate.connectors.kafka import names as kafka
 from tidegate.connectors.kafka import splits as kafka_splits
+from tidegate.connectors.legacy import PIPELINE, Scan, Sink
 from tidegate.connectors.nexmark.source import NexmarkSplit
-from tidegate.connectors.options import PIPELINE
 from tidegate.connectors.postgres import names as postgres
 from tidegate.connectors.python_sink.sink import MessageToCommit, PickledMessage, PythonSinkCommitter
 from tidegate.connectors.python_source import splits as python_source
 from tidegate.connectors.python_source.payload import pack
 from tidegate.connectors.rate.source import RateSplit
-from tidegate.connectors.registry import RealConnectors
 from tidegate.model import types as t
 from tidegate.model.batch_ids import BatchIds
 from tidegate.model.config import QueryConfig
@@ -56,7 +56,6 @@ from tidegate.operators.stateful.codec import Codec
 from tidegate.operators.stateful.variables import Declared, ValueCodec, VariableKind
 from tidegate.operators.user_functions import record_maker
 from tidegate.operators.values import decoded
-from tidegate.plan.relational import Scan, Sink
 from tidegate.runtime.stage_time import restored_start_us
 from tidegate.spark.history import read_history
 from tidegate.state.codec import decode_chunk
@@ -81,6 +80,7 @@ LOADERS = {
 IMPORTERS = {
     "__init__.py": "names of this package",
     "connectors/registry.py": "formats of this package",
+    "connectors/legacy.py": "formats of this package",
     "spark/daemon.py": "modules that a worker needs",
     "storage/rocksdb_entries.py": "rocksdict",
 }
@@ -307,7 +307,7 @@ def test_a_pickle_in_place_of_a_committable_is_refused(tmp_path: Path, form: str
     """T83: by the committers that need no server; of the others below."""
     store = LocalBlobStore(tmp_path / "location")
     options = {"path": str(tmp_path / "out"), PIPELINE: "0123456789abcdef"} if form == "parquet" else {}
-    committer = RealConnectors(store).committer(sink(form, **options))
+    committer = ByNode(store).committer(sink(form, **options))
     with pytest.raises(CorruptSnapshot, match=r"cannot be (read|decoded)"):
         committer.commit(committable(bomb))
 
@@ -323,7 +323,7 @@ def test_a_pickle_in_place_of_a_committable_of_a_server_is_refused(decode: Calla
 def test_a_pickle_in_a_message_of_a_python_sink_is_refused_by_its_key(tmp_path: Path, kind: Any, bomb: bytes) -> None:
     """T83: this is where one was unpickled."""
     store = LocalBlobStore(tmp_path / "location")
-    committer = RealConnectors(store).committer(sink("own", **{PIPELINE: "p1"}))
+    committer = ByNode(store).committer(sink("own", **{PIPELINE: "p1"}))
     assert isinstance(committer, PythonSinkCommitter)
     committer.number_batches(BatchIds(OperatorId("sink-0"), BatchId(1), ((CheckpointId(1), BatchId(0)),)))
     key = layout.waiting_key(OperatorId("sink-0"), Attempt(1), SlotIndex(0), 1)
@@ -381,7 +381,7 @@ def scans(directory: Path) -> dict[str, tuple[Scan, bytes]]:
 def test_a_pickle_in_place_of_a_split_or_a_position_is_refused(tmp_path: Path, form: str, bomb: bytes) -> None:
     """T83."""
     scan, split = scans(tmp_path)[form]
-    connectors = RealConnectors(LocalBlobStore(tmp_path / "location"))
+    connectors = ByNode(LocalBlobStore(tmp_path / "location"))
     with pytest.raises(CorruptSnapshot, match=r"a (split|partition) of "):
         connectors.source(scan).open(Split(number=0, payload=bomb), None)
     with pytest.raises(CorruptSnapshot, match="a position of "):
@@ -403,7 +403,7 @@ def test_a_pickle_in_a_sealed_list_of_files_is_refused(tmp_path: Path, bomb: byt
     for segment in (bomb, zlib.compress(bomb)):
         state = msgspec.msgpack.encode(files.KnownFiles(segments=(segment,)))
         with pytest.raises(CorruptSnapshot, match="list of known files"):
-            RealConnectors().enumerator(scan, BOUNDED).restore(state, ())
+            ByNode().enumerator(scan, BOUNDED).restore(state, ())
 
 
 # --- messages -----------------------------------------------------------------------------------------------------------------

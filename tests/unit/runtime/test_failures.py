@@ -16,6 +16,7 @@ from tidegate.operators.user_functions import failure
 from tidegate.plan.relational import MapBatches, UdfKind, Union
 from tidegate.runtime.chain import Chain, Link
 from tidegate.runtime.failures import located
+from tidegate.testing.stand_ins import scripted_source
 
 MAPPED = MapBatches(kind=UdfKind.ARROW, label="f", command=b"", input_names=(), schema=(), output_names=())
 
@@ -54,7 +55,13 @@ def test_a_store_that_does_not_answer_is_unavailable_and_user_connectors_are_use
     scan = p.scan(0, "#1")
     assert isinstance(located(caught(FileNotFoundError("x")), scan, "source-0", ""), Unavailable)
     assert isinstance(
-        located(caught(FileNotFoundError("x")), replace(scan, payload=b"u"), "source-0", ""), UserCodeFailed
+        located(
+            caught(FileNotFoundError("x")),
+            replace(scan, spec=replace(scripted_source(), calls_user=True)),
+            "source-0",
+            "",
+        ),
+        UserCodeFailed,
     )
 
 

@@ -20,10 +20,10 @@ from tidegate.connectors.lake.notes import SinkName, StagingNotes, file_name
 from tidegate.connectors.lake.pending import newer, refuse_lost
 from tidegate.connectors.lake.racing import until_accepted
 from tidegate.connectors.lake.storage import failed, in_short
+from tidegate.connectors.legacy import Sink
 from tidegate.model.errors import InvalidQuery
 from tidegate.model.ids import Attempt, CheckpointId
 from tidegate.model.snapshot import Committable, Published
-from tidegate.plan.relational import Sink
 from tidegate.ports.sink import SinkCommitter
 
 ATTEMPT_UNIT = 10**10

@@ -7,8 +7,9 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from tidegate.connectors.lake.schemas import refuse_unwritable
+from tidegate.connectors.legacy import Sink
 from tidegate.connectors.options import Options
-from tidegate.plan.relational import OutputMode, Sink
+from tidegate.model.output_mode import OutputMode
 
 STORAGE = "storageOptions."
 """Options under this prefix go to the ``deltalake`` library as they are: ``storageOptions.AWS_ENDPOINT_URL``."""

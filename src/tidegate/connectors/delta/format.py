@@ -5,7 +5,7 @@ from __future__ import annotations
 from tidegate.connectors.delta.committer import DeltaCommitter
 from tidegate.connectors.delta.config import parse_sink
 from tidegate.connectors.delta.sink import DeltaSink
-from tidegate.plan.relational import Sink
+from tidegate.connectors.legacy import Sink
 
 
 def sink(node: Sink) -> DeltaSink:

@@ -17,11 +17,10 @@ from tidegate.connectors.delta.table import open_table, partition_columns, stora
 from tidegate.connectors.files.partitions import NULL_NAME, escaped
 from tidegate.connectors.lake.notes import FileNames, SinkName, StagingNotes
 from tidegate.connectors.lake.writer import DataFileLayout, TableWriter, WrittenFile
+from tidegate.connectors.legacy import Sink, SinkConnector
 from tidegate.model import types as t
 from tidegate.model.ids import Attempt, SlotIndex
 from tidegate.operators.columns import arrow_type
-from tidegate.plan.relational import Sink
-from tidegate.ports.sink import SinkConnector
 
 
 class DeltaSink(SinkConnector):

@@ -19,11 +19,11 @@ from tidegate.connectors.files.sink_config import FileSinkConfig, parse_sink
 from tidegate.connectors.files.spark_log import LOG_DIRECTORY, SparkLog
 from tidegate.connectors.files.staging import StagedFile, StagingNames, attempt_of, decode
 from tidegate.connectors.files.text_encoders import CsvLines
+from tidegate.connectors.legacy import Sink
 from tidegate.model.errors import CorruptSnapshot, InvalidQuery
 from tidegate.model.ids import Attempt, CheckpointId, SlotIndex
 from tidegate.model.os_errors import explain
 from tidegate.model.snapshot import Committable, Published
-from tidegate.plan.relational import Sink
 from tidegate.ports.directory import OpenDirectory, OutputDirectory
 from tidegate.ports.sink import SinkCommitter
 

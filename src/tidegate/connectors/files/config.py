@@ -7,10 +7,10 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from tidegate.connectors.legacy import Scan
 from tidegate.connectors.options import Options
 from tidegate.eventtime.batches import NO_LIMITS, Limits
 from tidegate.model.errors import InvalidQuery
-from tidegate.plan.relational import Scan
 
 _TEXT_ONLY_DEFAULT = "only Spark's default is built: leave it out, or convert the column in the query"
 

@@ -8,8 +8,8 @@ from tidegate.connectors.files.discovery import FileEnumerator
 from tidegate.connectors.files.sink import FileSink
 from tidegate.connectors.files.sink_config import parse_sink
 from tidegate.connectors.files.source import FileSource
+from tidegate.connectors.legacy import Scan, Sink
 from tidegate.model.config import QueryConfig
-from tidegate.plan.relational import Scan, Sink
 
 
 def source(scan: Scan) -> FileSource:

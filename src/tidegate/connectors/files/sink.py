@@ -19,12 +19,12 @@ from tidegate.connectors.files.partitions import directory_names
 from tidegate.connectors.files.sink_config import FILE_BYTES_MAX, FileSinkConfig, parse_sink
 from tidegate.connectors.files.staging import FilesToCommit, StagedFile, StagingNames
 from tidegate.connectors.files.text_encoders import CsvLines, JsonLines, LinesEncoder, TextLines
+from tidegate.connectors.legacy import Sink, SinkConnector
 from tidegate.model.errors import TidegateError
 from tidegate.model.ids import Attempt, CheckpointId, SlotIndex
 from tidegate.model.os_errors import explain
-from tidegate.plan.relational import Sink
 from tidegate.ports.directory import Draft, OpenDirectory, OutputDirectory
-from tidegate.ports.sink import SinkConnector, SinkWriter
+from tidegate.ports.sink import SinkWriter
 
 OPEN_FILES_MAX = 256
 """Partitions written at once; beyond that the fullest file is closed first."""

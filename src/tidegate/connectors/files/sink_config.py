@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from tidegate.connectors.files.config import output_location, parse_zone
 from tidegate.connectors.files.encoders import refuse_unwritable
 from tidegate.connectors.files.text_options import TEXT_CODECS, TextOptions, parse_text_options
+from tidegate.connectors.legacy import Sink
 from tidegate.connectors.options import Options, refuse_unknown_partitions
 from tidegate.connectors.quantities import duration_ms, size_bytes
 from tidegate.model.errors import InvalidQuery
+from tidegate.model.output_mode import OutputMode
 from tidegate.model.types import Schema
-from tidegate.plan.relational import OutputMode, Sink
 
 FILE_BYTES_MAX = 256 * 1024 * 1024
 SMALL_BYTES = 256 * 1024

@@ -19,12 +19,12 @@ from tidegate.connectors.files.promises import TimePromise
 from tidegate.connectors.files.records import LineReader, ParseLines, json_parser, text_parser
 from tidegate.connectors.files.remote_reader import RemoteReader
 from tidegate.connectors.files.splits import FileSplit, LinePosition, ParquetPosition, SourceFile, decode_split
+from tidegate.connectors.legacy import Scan
 from tidegate.connectors.rows import RowShape
 from tidegate.connectors.text_values import from_text
 from tidegate.model.errors import Bug, DataError, Unavailable
 from tidegate.model.snapshot import Split
 from tidegate.model.types import Field, Schema, simple_string
-from tidegate.plan.relational import Scan
 from tidegate.ports.directory import LocalCopy, OpenDirectory, RemoteDirectory
 from tidegate.ports.source import SourceConnector, SplitReader
 

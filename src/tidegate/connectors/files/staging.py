@@ -17,10 +17,10 @@ from pathlib import PurePosixPath
 
 import msgspec
 
+from tidegate.connectors.legacy import Sink
 from tidegate.connectors.ownership import pipeline_of, safe
 from tidegate.model.ids import Attempt, CheckpointId, SlotIndex
 from tidegate.operators.values import decoded
-from tidegate.plan.relational import Sink
 
 STAGED = "_tidegate/staged"
 MERGED = "merged"

@@ -10,11 +10,11 @@ from pyspark import cloudpickle
 from pyspark.sql import Row
 
 from tidegate.model.errors import InvalidQuery, UserCodeFailed
-from tidegate.model.ids import Attempt, CheckpointId, SlotIndex
+from tidegate.model.ids import CheckpointId, OperatorId, SlotIndex
+from tidegate.model.types import Schema
 from tidegate.operators.python_values import to_python
 from tidegate.operators.user_functions import describe_row, failure
-from tidegate.plan.relational import Sink
-from tidegate.ports.sink import SinkConnector, SinkWriter
+from tidegate.ports.sink import SinkWriter
 
 
 def pack(handler: object) -> bytes:
@@ -40,15 +40,6 @@ def pack(handler: object) -> bytes:
         ) from error
 
 
-class ForeachSink(SinkConnector):
-    """At least once: rows since the last completed checkpoint come again after a restart."""
-
-    guarantee = "at_least_once"
-
-    def writer(self, sink: Sink, attempt: Attempt, subtask: SlotIndex) -> ForeachWriter:
-        return ForeachWriter(sink, subtask)
-
-
 class ForeachWriter(SinkWriter):
     """``open(partition_id, epoch_id)`` comes with the first row after a barrier, ``close(error)`` at the next barrier.
 
@@ -56,14 +47,15 @@ class ForeachWriter(SinkWriter):
     restart. The rows of an epoch are not the same ones after a restart: do not skip rows by it.
     """
 
-    def __init__(self, sink: Sink, subtask: SlotIndex) -> None:
-        self._label = f"foreach of {sink.id}"
-        self._schema = sink.schema
+    def __init__(self, payload: bytes, schema: Schema, operator: OperatorId, subtask: SlotIndex) -> None:
+        """``payload``: as ``pack`` has made it."""
+        self._label = f"foreach of {operator}"
+        self._schema = schema
         self._subtask = subtask
         self._epoch = 0
         self._opened = self._accepts = False
         try:
-            handler: Any = cloudpickle.loads(sink.payload)
+            handler: Any = cloudpickle.loads(payload)
         except Exception as error:
             raise UserCodeFailed(
                 f"{type(error).__name__}: {error}\nwhile loading the handler of {self._label} in the slot",

@@ -12,35 +12,17 @@ import polars as pl
 from tidegate.connectors.batch_commits import BatchCommitter
 from tidegate.connectors.batches import Batches
 from tidegate.connectors.foreach_batch.parts import BatchPart, PartsOfBatch, decode, encode_rows
-from tidegate.model.errors import Bug, InvalidQuery
+from tidegate.model.errors import Bug
 from tidegate.model.ids import Attempt, BatchId, CheckpointId, SlotIndex
 from tidegate.model.snapshot import INLINE_BYTES_MAX, Committable
-from tidegate.operators.columns import empty_frame, polars_type
-from tidegate.plan.relational import OutputMode, Sink
-from tidegate.ports.sink import SinkConnector, SinkWriter
-from tidegate.ports.store import BlobStore
+from tidegate.ports.context import CommitterContext
+from tidegate.ports.sink import SinkWriter
 
 PART_BYTES_MAX = 32 * 1024 * 1024
 """Rows are written out when about this much (in memory) has gathered, and become one partition of the batch's DataFrame."""
 
 CallBatch: TypeAlias = Callable[[BatchId, tuple[BatchPart, ...]], None]
 """Makes a DataFrame of the parts and calls the user's function with it. Raises what the function raises, explained."""
-
-
-class ForeachBatchSink(SinkConnector):
-    """Slot side. At least once per batch id, the same rows for the same id: Spark's contract."""
-
-    guarantee = "at_least_once"
-
-    def __init__(self) -> None:
-        self._store: BlobStore | None = None
-
-    def use(self, store: BlobStore) -> None:
-        self._store = store
-
-    def writer(self, sink: Sink, attempt: Attempt, subtask: SlotIndex) -> BatchWriter:
-        whole = empty_frame(sink.schema) if sink.mode is OutputMode.COMPLETE else None
-        return BatchWriter(Batches(self._store, sink.id), attempt, subtask, whole)
 
 
 class BatchWriter(SinkWriter):
@@ -99,16 +81,11 @@ class BatchWriter(SinkWriter):
 
 
 class ForeachBatchCommitter(BatchCommitter[PartsOfBatch]):
-    """Driver side: hands the rows of a checkpoint to the user's function."""
+    """Driver side: hands the rows of a checkpoint to the user's function. It stays in this process and is never pickled, as in Spark."""
 
-    def __init__(self, sink: Sink) -> None:
-        check_schema(sink)
-        super().__init__(sink)
-        self._function: CallBatch | None = None
-
-    def call_with(self, call: CallBatch) -> None:
-        """Before the query starts. The function stays in this process and is never pickled, as in Spark."""
-        self._function = call
+    def __init__(self, context: CommitterContext) -> None:
+        super().__init__(context)
+        self._function: CallBatch | None = context.callback
 
     def sweep(self, older_than: Attempt, keep: tuple[Committable, ...]) -> None:
         kept = {key for one in keep for key in self._keys(decode(one.payload))}
@@ -124,12 +101,3 @@ class ForeachBatchCommitter(BatchCommitter[PartsOfBatch]):
         if self._function is None:
             raise Bug("foreachBatch has no function to call")
         self._function(batch, tuple(part for one in prepared for part in one.parts))
-
-
-def check_schema(sink: Sink) -> None:
-    if sink.partition_by:
-        raise InvalidQuery(
-            "partitionBy has no meaning for foreachBatch", hint="partition in the function, when it writes"
-        )
-    for field in sink.schema:
-        polars_type(field.type)

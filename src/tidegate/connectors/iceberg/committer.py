@@ -24,10 +24,10 @@ from tidegate.connectors.lake.memory import Known, newest, numbers_only, prepare
 from tidegate.connectors.lake.notes import SinkName, StagingNotes, file_name
 from tidegate.connectors.lake.pending import newer, refuse_lost
 from tidegate.connectors.lake.racing import until_accepted
+from tidegate.connectors.legacy import Sink
 from tidegate.model.errors import InvalidQuery
 from tidegate.model.ids import Attempt, CheckpointId
 from tidegate.model.snapshot import Committable, Published
-from tidegate.plan.relational import Sink
 from tidegate.ports.sink import SinkCommitter
 
 REFUSALS = (CommitFailedException, ValidationException)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tidegate.connectors.lake.schemas import refuse_unwritable
+from tidegate.connectors.legacy import Sink
 from tidegate.connectors.options import Options
 from tidegate.model.errors import InvalidQuery
-from tidegate.plan.relational import OutputMode, Sink
+from tidegate.model.output_mode import OutputMode
 
 CATALOG = "catalog."
 """Options under this prefix are properties of the catalogue: ``catalog.type``, ``catalog.uri``, ``catalog.s3.endpoint``."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tidegate.connectors.iceberg.committer import IcebergCommitter
 from tidegate.connectors.iceberg.config import parse_sink
 from tidegate.connectors.iceberg.sink import IcebergSink
-from tidegate.plan.relational import Sink
+from tidegate.connectors.legacy import Sink
 
 
 def sink(node: Sink) -> IcebergSink:

@@ -19,9 +19,8 @@ from tidegate.connectors.iceberg.files import IcebergFilesToCommit, described, p
 from tidegate.connectors.iceberg.table import IcebergTables, storage_of
 from tidegate.connectors.lake.notes import FileNames, SinkName, StagingNotes
 from tidegate.connectors.lake.writer import DataFileLayout, TableWriter, WrittenFile
+from tidegate.connectors.legacy import Sink, SinkConnector
 from tidegate.model.ids import Attempt, SlotIndex
-from tidegate.plan.relational import Sink
-from tidegate.ports.sink import SinkConnector
 
 _CODECS = {"uncompressed": "none"}
 _KEY = "partition key {}"

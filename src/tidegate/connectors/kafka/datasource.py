@@ -17,12 +17,12 @@ from tidegate.connectors.kafka.cluster import Cluster
 from tidegate.connectors.kafka.config import OWN_FORMAT, parse_kafka, source_schema
 from tidegate.connectors.kafka.enumerator import KafkaEnumerator
 from tidegate.connectors.kafka.source import KafkaSource
+from tidegate.connectors.legacy import Scan
 from tidegate.connectors.spark_types import spark_schema
 from tidegate.model.errors import InvalidQuery, Unavailable
 from tidegate.model.ids import OperatorId
 from tidegate.model.snapshot import Split
 from tidegate.operators.columns import to_arrow
-from tidegate.plan.relational import Scan
 
 BATCH_ROWS = 65_536
 SILENCE_MAX_S = 60.0

@@ -11,8 +11,8 @@ from tidegate.connectors.kafka.names import TransactionNames
 from tidegate.connectors.kafka.sink import KafkaSink
 from tidegate.connectors.kafka.sink_config import parse_sink
 from tidegate.connectors.kafka.source import KafkaSource
+from tidegate.connectors.legacy import Scan, Sink
 from tidegate.model.config import QueryConfig
-from tidegate.plan.relational import Scan, Sink
 from tidegate.ports.sink import SinkCommitter
 
 

@@ -17,10 +17,10 @@ from urllib.parse import quote
 import msgspec
 
 from tidegate.connectors.kafka.wire.transactions import Handle
+from tidegate.connectors.legacy import Sink
 from tidegate.connectors.ownership import pipeline_of
 from tidegate.model.ids import Attempt, SlotIndex
 from tidegate.operators.values import decoded
-from tidegate.plan.relational import Sink
 
 DEFAULT_PREFIX = "tidegate"
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from tidegate.connectors.kafka.names import TransactionNames
 from tidegate.connectors.kafka.sink_config import KafkaSinkConfig, parse_sink
 from tidegate.connectors.kafka.writer import PlainWriter, TransactionalWriter
+from tidegate.connectors.legacy import Sink, SinkConnector
 from tidegate.model.ids import Attempt, SlotIndex
-from tidegate.plan.relational import Sink
-from tidegate.ports.sink import SinkConnector, SinkWriter
+from tidegate.ports.sink import SinkWriter
 
 
 class KafkaSink(SinkConnector):

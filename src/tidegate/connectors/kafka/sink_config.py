@@ -8,9 +8,9 @@ from tidegate.connectors.kafka.client import PREFIX, client_config
 from tidegate.connectors.kafka.columns import MessageColumns
 from tidegate.connectors.kafka.names import DEFAULT_PREFIX
 from tidegate.connectors.kafka.wire.security import OPTIONS, Security
+from tidegate.connectors.legacy import Sink
 from tidegate.connectors.options import COMMIT_WITHIN, Options
 from tidegate.model.errors import InvalidQuery
-from tidegate.plan.relational import Sink
 
 EXACTLY_ONCE, AT_LEAST_ONCE = "exactly_once", "at_least_once"
 TRANSACTION_TIMEOUT_MS = 900_000

@@ -22,10 +22,10 @@ from tidegate.connectors.kafka.selection import Place
 from tidegate.connectors.kafka.splits import EARLIEST, KafkaPosition, KafkaSplit, decode_position, decode_split
 from tidegate.connectors.kafka.wire.brokers import Brokers
 from tidegate.connectors.kafka.wire.fetching import USED
+from tidegate.connectors.legacy import Scan
 from tidegate.connectors.rows import RowShape
 from tidegate.model.errors import Unavailable
 from tidegate.model.snapshot import Split, SplitPosition
-from tidegate.plan.relational import Scan
 from tidegate.ports.source import SourceConnector, SplitReader
 
 

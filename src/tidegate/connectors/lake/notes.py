@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from uuid import uuid4
 
 from tidegate.connectors.lake.storage import TableStorage
+from tidegate.connectors.legacy import Sink
 from tidegate.connectors.ownership import pipeline_of, safe
 from tidegate.model.ids import Attempt, SlotIndex
-from tidegate.plan.relational import Sink
 
 DIRECTORY = "_tidegate/staged"
 """Spark, Delta's VACUUM and Iceberg's clean-up skip names that begin with an underscore."""

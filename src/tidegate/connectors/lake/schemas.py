@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from tidegate.connectors.legacy import Sink
 from tidegate.connectors.options import refuse_unknown_partitions
 from tidegate.model import types as t
 from tidegate.model.errors import InvalidQuery
-from tidegate.plan.relational import OutputMode, Sink
+from tidegate.model.output_mode import OutputMode
 
 
 @dataclass(frozen=True, slots=True)

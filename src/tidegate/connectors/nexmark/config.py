@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tidegate.connectors.options import Options
 from tidegate.model import types as t
+from tidegate.ports.kinds import Choice, WholeNumber
+from tidegate.ports.options import Options, option
 
 FORMAT = "tidegate-nexmark"
+WHAT = "Nexmark source"
+IGNORED = frozenset({"path"})
 
 BASE_TIME_MS = 1_436_918_400_000
 """2015-07-15T00:00:00Z, where Nexmark's time begins."""
@@ -54,17 +57,15 @@ EVENTS_PER_EPOCH = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NexmarkConfig:
-    table: str
-    events: int | None = None
-    """Events of all three tables together; None: without end."""
-    seed: int = 0
-    rate: int = 0
-    """Events per second, all tables together; 0: as fast as possible."""
-    partitions: int = 0
-    """Splits; 0: as many as there are slots (Spark: 2)."""
-    event_rate: int = 10_000
-    """Events per second of event time."""
-    base_time_ms: int = BASE_TIME_MS
+    table: str = option("table", Choice(*TABLES), "bid", doc="which of the three tables", aliases=("type",))
+    events: int | None = option(
+        "events", WholeNumber(), None, doc="events of all three tables together", shown="without end"
+    )
+    seed: int = option("seed", WholeNumber(), 0, doc="another seed gives other rows at the same times")
+    rate: int = option("rate", WholeNumber(), 0, doc="events per second, all tables together; 0: as fast as possible")
+    partitions: int = option("partitions", WholeNumber(), 0, doc="splits; 0: as many as there are slots (Spark: 2)")
+    event_rate: int = option("eventRate", WholeNumber(1), 10_000, doc="events per second of event time")
+    base_time_ms: int = option("baseTimeMs", WholeNumber(), BASE_TIME_MS, doc="where event time begins")
 
     @property
     def rows(self) -> int | None:
@@ -78,20 +79,5 @@ class NexmarkConfig:
         return epoch * places + min(max(place - first, 0), places)
 
 
-def parse_nexmark(given: Mapping[str, str], *, warn: bool = False) -> NexmarkConfig:
-    """``table`` (or ``type``), ``events``, ``seed``, ``rate``, ``partitions``, ``eventRate``, ``baseTimeMs``."""
-    options = Options(given, "Nexmark source")
-    options.ignore("path", "type")
-    events = options.integer("events", -1, minimum=0)
-    config = NexmarkConfig(
-        table=options.choice("table", options.choice("type", "bid", tuple(TABLES)), tuple(TABLES)),
-        events=None if events < 0 else events,
-        seed=options.integer("seed", 0),
-        rate=options.integer("rate", 0),
-        partitions=options.integer("partitions", 0),
-        event_rate=options.integer("eventRate", 10_000, minimum=1),
-        base_time_ms=options.integer("baseTimeMs", BASE_TIME_MS),
-    )
-    if warn:
-        options.warn_unknown()
-    return config
+def parse_nexmark(given: Mapping[str, str]) -> NexmarkConfig:
+    return NexmarkConfig(**Options(given, WHAT).read_all(NexmarkConfig, {}, IGNORED))

@@ -9,15 +9,14 @@ import numpy as np
 import polars as pl
 
 from tidegate.connectors.fixed_splits import FixedEnumerator, check_part
-from tidegate.connectors.nexmark.config import NexmarkConfig, parse_nexmark
+from tidegate.connectors.nexmark.config import NexmarkConfig
 from tidegate.connectors.nexmark.generator import NexmarkGenerator
 from tidegate.connectors.pacing import Pace, wall_ms
 from tidegate.connectors.rows import RowShape
-from tidegate.model.config import QueryConfig
 from tidegate.model.errors import InvalidQuery
 from tidegate.model.snapshot import Split
 from tidegate.operators.values import Natural, decoded
-from tidegate.plan.relational import Scan
+from tidegate.ports.context import EnumeratorContext, ReaderContext
 from tidegate.ports.source import SourceConnector, SplitReader
 
 
@@ -33,20 +32,21 @@ class NexmarkPosition(msgspec.Struct, frozen=True, kw_only=True, tag_field="type
     rows: Natural
 
 
-def nexmark_enumerator(scan: Scan, config: QueryConfig, wall: Callable[[], int] = wall_ms) -> FixedEnumerator:
-    nexmark = parse_nexmark(scan.options, warn=True)
-    if config.bounded and nexmark.events is None:
+def nexmark_enumerator(
+    nexmark: NexmarkConfig, context: EnumeratorContext, wall: Callable[[], int] = wall_ms
+) -> FixedEnumerator:
+    if context.bounded and nexmark.events is None:
         raise InvalidQuery(
             "the Nexmark source has no end, so availableNow would never finish", hint="set option events to a number"
         )
-    parts = nexmark.partitions or config.parallelism or 1
+    parts = nexmark.partitions or context.parallelism or 1
 
     def plan() -> tuple[bytes, ...]:
         started_ms = wall()
         splits = (NexmarkSplit(part=part, of=parts, started_ms=started_ms) for part in range(parts))
         return tuple(msgspec.msgpack.encode(split) for split in splits)
 
-    return FixedEnumerator(plan, bounded=config.bounded or nexmark.events is not None, check=_check)
+    return FixedEnumerator(plan, bounded=context.bounded or nexmark.events is not None, check=_check)
 
 
 def _check(number: int, count: int, payload: bytes) -> None:
@@ -55,10 +55,10 @@ def _check(number: int, count: int, payload: bytes) -> None:
 
 
 class NexmarkSource(SourceConnector):
-    def __init__(self, scan: Scan, wall: Callable[[], int] = wall_ms) -> None:
-        self._config = parse_nexmark(scan.options)
-        self._generator = NexmarkGenerator(self._config)
-        self._shape = RowShape(scan)
+    def __init__(self, nexmark: NexmarkConfig, context: ReaderContext, wall: Callable[[], int] = wall_ms) -> None:
+        self._config = nexmark
+        self._generator = NexmarkGenerator(nexmark)
+        self._shape = RowShape(context)
         self._wall = wall
 
     def open(self, split: Split, position: bytes | None) -> NexmarkReader:

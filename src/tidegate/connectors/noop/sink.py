@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import polars as pl
 
-from tidegate.model.ids import Attempt, CheckpointId, SlotIndex
+from tidegate.model.ids import Attempt, CheckpointId
 from tidegate.model.snapshot import Committable
-from tidegate.plan.relational import Sink
-from tidegate.ports.sink import SinkCommitter, SinkConnector, SinkWriter
+from tidegate.ports.sink import SinkCommitter, SinkWriter
 
 
 class NoopWriter(SinkWriter):
@@ -20,13 +19,6 @@ class NoopWriter(SinkWriter):
 
     def prepare(self, checkpoint: CheckpointId) -> tuple[bytes, ...]:
         return ()
-
-
-class NoopSink(SinkConnector):
-    guarantee = "at_least_once"
-
-    def writer(self, sink: Sink, attempt: Attempt, subtask: SlotIndex) -> NoopWriter:
-        return NoopWriter()
 
 
 class NoopCommitter(SinkCommitter):

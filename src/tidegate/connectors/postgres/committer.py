@@ -8,6 +8,7 @@ from collections.abc import Iterable
 import psycopg
 from psycopg import sql
 
+from tidegate.connectors.legacy import Sink
 from tidegate.connectors.postgres import ledger
 from tidegate.connectors.postgres.config import parse_sink
 from tidegate.connectors.postgres.merging import merge
@@ -18,7 +19,6 @@ from tidegate.connectors.postgres.target import ensure
 from tidegate.model.errors import CorruptSnapshot, Unavailable
 from tidegate.model.ids import Attempt
 from tidegate.model.snapshot import Committable, Published, by_checkpoint
-from tidegate.plan.relational import Sink
 from tidegate.ports.sink import SinkCommitter
 
 BUSY_SECONDS_MAX = 10.0

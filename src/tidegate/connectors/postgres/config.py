@@ -8,13 +8,14 @@ from dataclasses import dataclass
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
+from tidegate.connectors.legacy import Sink
 from tidegate.connectors.options import Options
 from tidegate.connectors.postgres.column_types import created_type
 from tidegate.connectors.postgres.names import SinkNames, Table
 from tidegate.model import types as t
 from tidegate.model.errors import InvalidQuery
+from tidegate.model.output_mode import OutputMode
 from tidegate.model.types import Schema, simple_string
-from tidegate.plan.relational import OutputMode, Sink
 
 PREPARED, STAGED = "prepared", "staged"
 LEDGER = "tidegate_ledger"

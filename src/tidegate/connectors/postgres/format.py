@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from tidegate.connectors.legacy import Sink
 from tidegate.connectors.postgres.committer import PostgresCommitter
 from tidegate.connectors.postgres.config import parse_sink
 from tidegate.connectors.postgres.writer import PostgresSink
-from tidegate.plan.relational import Sink
 
 
 def sink(node: Sink) -> PostgresSink:

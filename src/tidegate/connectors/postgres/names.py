@@ -19,12 +19,12 @@ from urllib.parse import quote
 import msgspec
 from psycopg import sql
 
+from tidegate.connectors.legacy import Sink
 from tidegate.connectors.options import PIPELINE, Options
 from tidegate.model.errors import Bug
 from tidegate.model.ids import Attempt, CheckpointId, SlotIndex
 from tidegate.model.types import Schema, simple_string
 from tidegate.operators.values import decoded
-from tidegate.plan.relational import Sink
 
 _NAME_CHARACTERS_MAX = 64
 """A transaction's name has at most 199 bytes, two such parts and three numbers among them."""

@@ -11,6 +11,7 @@ import polars as pl
 import psycopg
 from psycopg import sql
 
+from tidegate.connectors.legacy import Sink, SinkConnector
 from tidegate.connectors.postgres.config import STAGED, PostgresConfig, parse_sink
 from tidegate.connectors.postgres.copy_text import CopyText
 from tidegate.connectors.postgres.names import Prepared, PreparedTransaction, StagedRows, Table
@@ -18,8 +19,7 @@ from tidegate.connectors.postgres.session import Connection, connect, connected_
 from tidegate.connectors.postgres.target import PART_COLUMNS, nulls_count_as_keys, target_columns
 from tidegate.model.errors import DataError
 from tidegate.model.ids import Attempt, CheckpointId, SlotIndex
-from tidegate.plan.relational import Sink
-from tidegate.ports.sink import SinkConnector, SinkWriter
+from tidegate.ports.sink import SinkWriter
 
 
 class PostgresSink(SinkConnector):

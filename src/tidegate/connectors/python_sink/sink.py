@@ -16,14 +16,12 @@ from tidegate.connectors.batches import Batches
 from tidegate.connectors.current_batch import inside
 from tidegate.connectors.python_sink.feed import Feed
 from tidegate.connectors.python_sink.writers import UserSink
-from tidegate.model.errors import InvalidQuery
 from tidegate.model.formats import Upgrade, Upgrades
 from tidegate.model.ids import Attempt, BatchId, CheckpointId, SlotIndex
 from tidegate.model.snapshot import Committable
 from tidegate.operators.values import decoded
-from tidegate.plan.relational import Sink
-from tidegate.ports.sink import SinkConnector, SinkWriter
-from tidegate.ports.store import BlobStore
+from tidegate.ports.context import CommitterContext
+from tidegate.ports.sink import SinkWriter
 
 log = logging.getLogger("tidegate.connectors")
 
@@ -56,21 +54,6 @@ class MessageToCommit(msgspec.Struct, frozen=True, kw_only=True, tag_field="type
 
 def decode(payload: bytes) -> MessageToCommit:
     return decoded(payload, MessageToCommit, "a committable of a Python data source")
-
-
-class PythonSink(SinkConnector):
-    """Slot side. Exactly once if ``commit`` twice with the same batch id is the same as once."""
-
-    guarantee = "idempotent"
-
-    def __init__(self) -> None:
-        self._store: BlobStore | None = None
-
-    def use(self, store: BlobStore) -> None:
-        self._store = store
-
-    def writer(self, sink: Sink, attempt: Attempt, subtask: SlotIndex) -> PythonSinkWriter:
-        return PythonSinkWriter(UserSink.of(sink), Batches(self._store, sink.id), attempt, subtask)
 
 
 class PythonSinkWriter(SinkWriter):
@@ -109,10 +92,9 @@ class PythonSinkWriter(SinkWriter):
 class PythonSinkCommitter(BatchCommitter[MessageToCommit]):
     """Driver side: ``commit(messages, batch_id)`` for a batch, ``abort`` for what no checkpoint holds."""
 
-    def __init__(self, sink: Sink) -> None:
-        check_sink(sink)
-        super().__init__(sink)
-        self._user = UserSink.of(sink)
+    def __init__(self, user: UserSink, context: CommitterContext) -> None:
+        super().__init__(context)
+        self._user = user
         self._user.writer()
 
     def sweep(self, older_than: Attempt, keep: tuple[Committable, ...]) -> None:
@@ -125,7 +107,7 @@ class PythonSinkCommitter(BatchCommitter[MessageToCommit]):
             ref = ManifestRef(CheckpointId(checkpoint), attempt)
             if not self._batches.is_done(ref):
                 # It was no batch yet. The next one is what it would have been, as where Spark tries a batch again.
-                with inside(self._sink, self._ids.following):
+                with inside(self._context, self._ids.following):
                     self._abort(self._ids.following, keys)
             self._batches.delete(keys)
 
@@ -150,10 +132,3 @@ class PythonSinkCommitter(BatchCommitter[MessageToCommit]):
             writer.abort(list(messages), int(batch))
         except Exception as error:
             raise self._user.failed(error, f"in abort() of batch {batch}") from error
-
-
-def check_sink(sink: Sink) -> None:
-    if sink.partition_by:
-        raise InvalidQuery(
-            f"partitionBy has no meaning for the data source {sink.format}", hint="leave it out: Spark ignores it, too"
-        )

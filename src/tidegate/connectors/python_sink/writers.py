@@ -22,11 +22,12 @@ from tidegate.connectors.python_sink.classes import MessageClasses
 from tidegate.connectors.python_sink.messages import decode, encode
 from tidegate.connectors.python_source.payload import unpack
 from tidegate.model.errors import DataError, InvalidQuery, TidegateError, UserCodeFailed
+from tidegate.model.output_mode import OutputMode
 from tidegate.model.types import Schema
 from tidegate.operators.arrow_columns import arrow_column
 from tidegate.operators.python_values import to_python
 from tidegate.operators.user_functions import user_traceback
-from tidegate.plan.relational import OutputMode, Sink
+from tidegate.ports.spec import SinkSpec
 
 _ROWS_MAX = 10_000
 """Of one record batch, as Spark's ``spark.sql.execution.arrow.maxRecordsPerBatch``."""
@@ -43,9 +44,10 @@ class UserSink:
     name: str
 
     @classmethod
-    def of(cls, sink: Sink) -> UserSink:
-        datasource, schema = unpack(sink.payload, sink.schema)
-        return cls(datasource, schema, sink.schema, sink.mode is OutputMode.COMPLETE, sink.format)
+    def of(cls, payload: bytes, spec: SinkSpec) -> UserSink:
+        """``payload``: as ``python_source.payload.pack`` has made it."""
+        datasource, schema = unpack(payload, spec.schema)
+        return cls(datasource, schema, spec.schema, spec.mode is OutputMode.COMPLETE, spec.format)
 
     def writer(self) -> DataSourceStreamWriter:
         """A new one, as Spark makes one for every task and for every commit. InvalidQuery when the source cannot be written to."""

@@ -10,16 +10,11 @@ import msgspec
 from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.streaming.datasource import ReadAllAvailable, SupportsTriggerAvailableNow
 
-from tidegate.connectors.python_source.payload import unpack
-from tidegate.connectors.python_source.readers import stream_reader
 from tidegate.connectors.python_source.splits import Offset, PartitionSplit, offset_text
-from tidegate.model.config import QueryConfig
 from tidegate.model.errors import CorruptSnapshot, TidegateError
 from tidegate.model.snapshot import Split
 from tidegate.operators.user_functions import failure
 from tidegate.operators.values import Natural, decoded
-from tidegate.plan.explain import shown_options
-from tidegate.plan.relational import Scan
 from tidegate.ports.source import SplitEnumerator
 
 RANGES_PER_LOOK = 100
@@ -40,13 +35,6 @@ class KnownRanges(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", t
     ranges: tuple[KnownRange, ...] = ()
     first: Natural = 0
     """Number of the first split of the first range: the splits before it are done and forgotten."""
-
-
-def python_enumerator(scan: Scan, config: QueryConfig) -> RangeEnumerator:
-    datasource, schema = unpack(scan.payload, scan.source_schema)
-    return RangeEnumerator(
-        stream_reader(datasource, schema), scan.format, bounded=config.bounded, asked=shown_options(scan.options)
-    )
 
 
 class RangeEnumerator(SplitEnumerator):

@@ -10,42 +10,38 @@ import msgspec
 import polars as pl
 from pyspark.sql.datasource import DataSourceStreamReader
 
-from tidegate.connectors.python_source.payload import unpack
-from tidegate.connectors.python_source.readers import stream_reader
 from tidegate.connectors.python_source.rows import RowIterator
 from tidegate.connectors.python_source.splits import PartitionPosition, PartitionSplit
 from tidegate.connectors.rows import RowShape
 from tidegate.model.errors import DataError, TidegateError
 from tidegate.model.snapshot import Split
-from tidegate.model.types import Field
+from tidegate.model.types import Field, Schema
 from tidegate.operators.user_functions import failure
 from tidegate.operators.values import decoded
-from tidegate.plan.relational import Scan
+from tidegate.ports.context import ReaderContext
 from tidegate.ports.source import SourceConnector, SplitReader
 
 RowsOf: TypeAlias = Callable[[Iterable[Any]], RowIterator]
 
 
 class PythonSource(SourceConnector):
-    """Exactly once as long as the source gives the same rows for the same offsets."""
-
-    def __init__(self, scan: Scan) -> None:
-        self._scan = scan
-        self._shape = RowShape(scan)
-        datasource, schema = unpack(scan.payload, scan.source_schema)
-        self._reader = stream_reader(datasource, schema)
+    def __init__(self, reader: DataSourceStreamReader, name: str, schema: Schema, context: ReaderContext) -> None:
+        """``schema``: of the data source; empty: the wanted columns are all it has."""
+        self._reader = reader
+        self._name = name
+        wanted = tuple(Field(column, field.type) for column, field in zip(context.columns, context.schema, strict=True))
+        self._schema = schema or wanted
+        self._shape = RowShape(context)
 
     def open(self, split: Split, position: bytes | None) -> PartitionReader:
         described = decoded(split.payload, PartitionSplit, "a partition of a Python data source")
         rows = (
             0 if position is None else decoded(position, PartitionPosition, "a position of a Python data source").rows
         )
-        return PartitionReader(self._reader, described, self._rows_of, self._scan.format, rows)
+        return PartitionReader(self._reader, described, self._rows_of, self._name, rows)
 
     def _rows_of(self, source: Iterable[Any]) -> RowIterator:
-        named = zip(self._scan.columns, self._scan.schema, strict=True)
-        schema = self._scan.source_schema or tuple(Field(name, field.type) for name, field in named)
-        return RowIterator(iter(source), schema, self._shape, self._scan.format)
+        return RowIterator(iter(source), self._schema, self._shape, self._name)
 
 
 class PartitionReader(SplitReader):

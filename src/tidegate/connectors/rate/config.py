@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tidegate.connectors.options import Options
-from tidegate.plan.relational import Scan
+from tidegate.model.errors import InvalidQuery
+from tidegate.ports.kinds import Made, Unfit, WholeNumber
+from tidegate.ports.options import option
 
 _DURATION = re.compile(
     r"\s*(\d+)\s*(s|sec|secs|second|seconds|m|min|mins|minute|minutes|h|hour|hours)?\s*", re.IGNORECASE
@@ -16,12 +17,27 @@ _DURATION = re.compile(
 _UNIT_SECONDS = {"s": 1, "m": 60, "h": 3600}
 
 
+def _seconds(text: str) -> int:
+    found = _DURATION.fullmatch(text)
+    if found is None:
+        raise Unfit("a duration such as 5s or 1 minute")
+    return int(found[1]) * _UNIT_SECONDS[(found[2] or "s")[0].lower()]
+
+
 @dataclass(frozen=True, slots=True)
 class RateConfig:
-    rows_per_second: int = 1
-    ramp_up_s: int = 0
-    partitions: int = 0
-    """0: as many as there are slots."""
+    rows_per_second: int = option("rowsPerSecond", WholeNumber(1), 1, doc="rows per second")
+    ramp_up_s: int = option(
+        "rampUpTime", Made(_seconds, "`5s`, `1 minute`"), 0, doc="time until that speed is reached, in equal steps"
+    )
+    partitions: int = option("numPartitions", WholeNumber(), 0, doc="splits; 0: as many as there are slots")
+
+    def __post_init__(self) -> None:
+        if self.ramp_up_s >= self.rows_per_second and self.ramp_up_s > 0:
+            raise InvalidQuery(
+                f"option 'rampUpTime' of the rate source is '{self.ramp_up_s}s'",
+                hint="it must be shorter than rowsPerSecond seconds: the steps would be less than a row",
+            )
 
     def due(self, elapsed_ms: int) -> int:
         """How many values the source has produced after so long: whole seconds as Spark counts them, linear in between."""
@@ -46,24 +62,3 @@ class RateConfig:
         ramped = np.interp(values, totals, seconds * 1_000_000.0).astype(np.int64)
         after = self.ramp_up_s * 1_000_000 + (values - totals[-1]) * 1_000_000 // self.rows_per_second
         return np.where(values < totals[-1], ramped, after)
-
-
-def parse_rate(scan: Scan, *, warn: bool = False) -> RateConfig:
-    options = Options(scan.options, "rate source")
-    ramp_text = options.text("rampUpTime", "0s") or "0s"
-    ramp = _DURATION.fullmatch(ramp_text)
-    if ramp is None:
-        raise options.invalid("rampUpTime", ramp_text, "a duration such as 5s or 1 minute")
-    config = RateConfig(
-        rows_per_second=options.integer("rowsPerSecond", 1, minimum=1),
-        ramp_up_s=int(ramp[1]) * _UNIT_SECONDS[(ramp[2] or "s")[0].lower()],
-        partitions=options.integer("numPartitions", 0),
-    )
-    if config.ramp_up_s >= config.rows_per_second and config.ramp_up_s > 0:
-        raise options.invalid(
-            "rampUpTime", ramp_text, "shorter than rowsPerSecond seconds: the steps would be less than a row"
-        )
-    options.ignore("path")
-    if warn:
-        options.warn_unknown()
-    return config

@@ -10,13 +10,12 @@ import polars as pl
 
 from tidegate.connectors.fixed_splits import FixedEnumerator, check_part
 from tidegate.connectors.pacing import Pace, wall_ms
-from tidegate.connectors.rate.config import RateConfig, parse_rate
+from tidegate.connectors.rate.config import RateConfig
 from tidegate.connectors.rows import RowShape
-from tidegate.model.config import QueryConfig
 from tidegate.model.errors import InvalidQuery
 from tidegate.model.snapshot import Split
 from tidegate.operators.values import Natural, decoded
-from tidegate.plan.relational import Scan
+from tidegate.ports.context import EnumeratorContext, ReaderContext
 from tidegate.ports.source import SourceConnector, SplitReader
 
 
@@ -32,13 +31,12 @@ class RatePosition(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", 
     emitted: Natural
 
 
-def rate_enumerator(scan: Scan, config: QueryConfig, wall: Callable[[], int] = wall_ms) -> FixedEnumerator:
-    rate = parse_rate(scan, warn=True)
-    if config.bounded:
+def rate_enumerator(rate: RateConfig, context: EnumeratorContext, wall: Callable[[], int] = wall_ms) -> FixedEnumerator:
+    if context.bounded:
         raise InvalidQuery(
             "the rate source has no end, so availableNow would never finish", hint="use trigger(checkpoint=…), or files"
         )
-    parts = rate.partitions or config.parallelism or 1
+    parts = rate.partitions or context.parallelism or 1
 
     def plan() -> tuple[bytes, ...]:
         started_ms = wall()
@@ -54,9 +52,9 @@ def _check(number: int, count: int, payload: bytes) -> None:
 
 
 class RateSource(SourceConnector):
-    def __init__(self, scan: Scan, wall: Callable[[], int] = wall_ms) -> None:
-        self._config = parse_rate(scan)
-        self._shape = RowShape(scan)
+    def __init__(self, rate: RateConfig, context: ReaderContext, wall: Callable[[], int] = wall_ms) -> None:
+        self._config = rate
+        self._shape = RowShape(context)
         self._wall = wall
 
     def open(self, split: Split, position: bytes | None) -> RateReader:

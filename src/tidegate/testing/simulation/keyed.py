@@ -7,6 +7,7 @@ import random
 import polars as pl
 
 from tidegate.model.ids import OperatorId
+from tidegate.model.output_mode import OutputMode
 from tidegate.model.types import BOOLEAN, LONG, STRING, TIMESTAMP_NTZ, Field, Struct
 from tidegate.plan.expressions import Call, Cast, Column, FieldOf, MakeStruct
 from tidegate.plan.keyed import (
@@ -22,7 +23,7 @@ from tidegate.plan.keyed import (
     TimeRange,
 )
 from tidegate.plan.ordering import Limit
-from tidegate.plan.relational import AggregateCall, EventTimeKey, OutputMode
+from tidegate.plan.relational import AggregateCall, EventTimeKey
 from tidegate.testing.processors import TALLY_OUTPUT
 from tidegate.testing.simulation.query import SimulatedQuery, sink
 from tidegate.testing.simulation.relations import (

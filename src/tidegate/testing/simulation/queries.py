@@ -8,17 +8,11 @@ from dataclasses import replace
 import polars as pl
 
 from tidegate.model.ids import OperatorId
+from tidegate.model.output_mode import OutputMode
 from tidegate.model.types import LONG, TIMESTAMP_NTZ, Field
 from tidegate.plan.expressions import Column, Expression
 from tidegate.plan.ordering import Sort, SortKey
-from tidegate.plan.relational import (
-    Aggregate,
-    AggregateCall,
-    EventTimeKey,
-    Expand,
-    OutputMode,
-    Plan,
-)
+from tidegate.plan.relational import Aggregate, AggregateCall, EventTimeKey, Expand, Plan
 from tidegate.testing.simulation.keyed import (
     deduplicated,
     forever_deduplicated,

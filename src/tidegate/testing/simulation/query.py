@@ -9,12 +9,14 @@ from typing import TypeAlias
 import polars as pl
 
 from tidegate.model.ids import OperatorId
+from tidegate.model.output_mode import OutputMode
 from tidegate.plan.graph import JobGraph, Partitioning
-from tidegate.plan.relational import OutputMode, Plan, Sink
+from tidegate.plan.relational import Plan, Sink
 from tidegate.plan.stages import build_graph
 from tidegate.testing.simulation.positions import ALL
 from tidegate.testing.simulation.sources import Script
 from tidegate.testing.simulation.traits import UNCHANGED, Change
+from tidegate.testing.stand_ins import scripted_letters, scripted_sink
 
 MAX_PARALLELISM = 16
 LETTERS_PLACE = "letters"
@@ -90,7 +92,7 @@ class SimulatedQuery:
             *(one.plan for one in self.results),
             parallelism=parallelism,
             max_parallelism=MAX_PARALLELISM,
-            dead_letter=LETTERS_PLACE if self.refused is not None else "",
+            dead_letters=scripted_letters(LETTERS_PLACE, format="simulated") if self.refused is not None else None,
         )
         if not self.rebalanced:
             return graph
@@ -104,10 +106,7 @@ class SimulatedQuery:
 def sink(rows: Plan, mode: OutputMode = OutputMode.APPEND) -> Sink:
     return Sink(
         id=OperatorId("sink-0"),
-        format="simulated",
-        options={},
+        spec=scripted_sink(rows.schema, mode, format="simulated"),
         columns=tuple((field.name, field.name) for field in rows.schema),
-        schema=rows.schema,
-        mode=mode,
         inputs=(rows,),
     )

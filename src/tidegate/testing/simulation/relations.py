@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import count
 
-import msgspec
 import polars as pl
 
 from tidegate.model.ids import OperatorId
@@ -31,7 +30,7 @@ from tidegate.plan.relational import (
     UdfKind,
     Union,
 )
-from tidegate.testing.simulation.sources import JITTER_US, Script, all_rows
+from tidegate.testing.simulation.sources import JITTER_US, Script, ScriptSpec, all_rows
 from tidegate.testing.simulation.user_code import ARROW_FUNCTION, PANDAS_FUNCTION
 
 COLUMNS = ("id", "key", "value", "ts")
@@ -85,11 +84,9 @@ def scan(names: Names, number: int, script: Script, read: dict[int, int] | None 
     numbers: Schema = tuple(Field(f"{name}#s{number}", LONG) for name in COLUMNS)
     source = Scan(
         id=OperatorId(f"source-{number}"),
-        format="scripted",
-        options={"script": msgspec.json.encode(script).decode()},
+        spec=ScriptSpec(format="scripted", schema=tuple(Field(name, LONG) for name in COLUMNS), script=script),
         schema=numbers,
         columns=COLUMNS,
-        source_schema=tuple(Field(name, LONG) for name in COLUMNS),
     )
     schema = names.columns()
     values: list[Expression] = [Column(field.name, LONG) for field in numbers]

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 
+from tidegate.model.ids import Attempt, SlotIndex
 from tidegate.plan.relational import Scan, Sink
-from tidegate.ports.sink import SinkConnector
+from tidegate.ports.sink import SinkWriter
 from tidegate.ports.source import SourceConnector
 from tidegate.testing.simulation.agenda import Agenda
 from tidegate.testing.simulation.chronicle import Chronicle
@@ -15,7 +16,7 @@ from tidegate.testing.simulation.clocks import SKEW_MS_MAX, ProcessClock
 from tidegate.testing.simulation.faults import Faults, Tally
 from tidegate.testing.simulation.location import Location
 from tidegate.testing.simulation.network import Network
-from tidegate.testing.simulation.sinks import SimulatedOutside, SimulatedSinkConnector
+from tidegate.testing.simulation.sinks import SimulatedOutside, simulated_writer
 from tidegate.testing.simulation.sources import ScriptedSource
 from tidegate.testing.simulation.store import SimulatedStore
 from tidegate.testing.simulation.timed import timed_script_of
@@ -45,9 +46,8 @@ class SimulatedConnectors:
             return TimedSource(scan, timed, self._chronicle, clock, self._hurry, self._slot)
         return ScriptedSource(scan, clock, self._hurry)
 
-    def sink(self, sink: Sink) -> SinkConnector:
-        del sink
-        return SimulatedSinkConnector(self._outside, self._pipeline)
+    def writer(self, sink: Sink, attempt: Attempt, subtask: SlotIndex) -> SinkWriter:
+        return simulated_writer(self._outside, self._pipeline, sink, attempt, subtask)
 
 
 class Moment(Enum):

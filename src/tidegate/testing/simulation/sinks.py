@@ -15,9 +15,10 @@ import polars as pl
 
 from tidegate.model.errors import Unavailable
 from tidegate.model.ids import Attempt, CheckpointId, OperatorId, SlotIndex
+from tidegate.model.output_mode import OutputMode
 from tidegate.model.snapshot import Committable, Published
-from tidegate.plan.relational import OutputMode, Sink
-from tidegate.ports.sink import SinkConnector, SinkWriter
+from tidegate.plan.relational import Sink
+from tidegate.ports.sink import SinkWriter
 from tidegate.testing.simulation.agenda import Agenda
 from tidegate.testing.simulation.faults import Faults, Tally
 
@@ -148,17 +149,12 @@ def _published(transaction: Transaction) -> Published:
     return Published(Attempt(transaction.attempt), CheckpointId(transaction.checkpoint))
 
 
-class SimulatedSinkConnector(SinkConnector):
-    guarantee = "exactly_once"
-
-    def __init__(self, outside: SimulatedOutside, pipeline: str) -> None:
-        self._outside = outside
-        self._pipeline = pipeline
-
-    def writer(self, sink: Sink, attempt: Attempt, subtask: SlotIndex) -> SimulatedWriter:
-        if sink.mode is OutputMode.COMPLETE:
-            self._outside.whole.add(sink.id)
-        return SimulatedWriter(self._outside, (self._pipeline, sink.id, attempt, subtask))
+def simulated_writer(
+    outside: SimulatedOutside, pipeline: str, sink: Sink, attempt: Attempt, subtask: SlotIndex
+) -> SimulatedWriter:
+    if sink.mode is OutputMode.COMPLETE:
+        outside.whole.add(sink.id)
+    return SimulatedWriter(outside, (pipeline, sink.id, attempt, subtask))
 
 
 class SimulatedWriter(SinkWriter):

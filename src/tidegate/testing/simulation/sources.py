@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
 
 import msgspec
@@ -13,6 +14,7 @@ from tidegate.model.snapshot import Split
 from tidegate.plan.relational import Scan
 from tidegate.ports.source import SourceConnector, SplitEnumerator, SplitReader
 from tidegate.testing.simulation.positions import ALL
+from tidegate.testing.stand_ins import SourceStandIn
 
 JITTER_US = 3_000_000
 """Event times run ahead of the row's place by less than this: a watermark delay as large loses no row."""
@@ -28,7 +30,7 @@ Clock = Callable[[], int]
 
 
 class Script(msgspec.Struct, frozen=True, kw_only=True):
-    """What a simulated source holds; travels as JSON in ``Scan.options["script"]``."""
+    """What a simulated source holds."""
 
     splits: int
     rows_per_split: int
@@ -42,8 +44,14 @@ class Script(msgspec.Struct, frozen=True, kw_only=True):
     """Every split falls silent for this long before this row."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class ScriptSpec(SourceStandIn):
+    script: Script
+
+
 def script_of(scan: Scan) -> Script:
-    return msgspec.json.decode(scan.options["script"], type=Script)
+    assert isinstance(scan.spec, ScriptSpec)
+    return scan.spec.script
 
 
 @lru_cache(maxsize=64)

@@ -5,13 +5,14 @@ A script is all that a world knows of one source. It travels as JSON in ``Scan.o
 
 from __future__ import annotations
 
-from functools import lru_cache
+from dataclasses import dataclass
 
 import msgspec
 import polars as pl
 
 from tidegate.model.elements import WATERMARK_MIN_US
 from tidegate.plan.relational import Scan
+from tidegate.testing.stand_ins import SourceStandIn
 
 OPTION = "timed"
 SPLIT_IDS = 10_000
@@ -83,15 +84,14 @@ def encoded(script: TimedScript) -> str:
     return msgspec.json.encode(script).decode()
 
 
+@dataclass(frozen=True, kw_only=True)
+class TimedSpec(SourceStandIn):
+    script: TimedScript
+
+
 def timed_script_of(scan: Scan) -> TimedScript | None:
     """None: the scan reads something else."""
-    text = scan.options.get(OPTION)
-    return None if text is None else _decoded(text)
-
-
-@lru_cache(maxsize=64)
-def _decoded(text: str) -> TimedScript:
-    return msgspec.json.decode(text, type=TimedScript)
+    return scan.spec.script if isinstance(scan.spec, TimedSpec) else None
 
 
 def id_of(script: TimedScript, split: int, row: int) -> int:

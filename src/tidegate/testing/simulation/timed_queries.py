@@ -7,25 +7,16 @@ from dataclasses import dataclass
 import polars as pl
 
 from tidegate.model.ids import OperatorId
+from tidegate.model.output_mode import OutputMode
 from tidegate.model.types import BOOLEAN, LONG, TIMESTAMP_NTZ, DataType, Field, Struct
 from tidegate.plan.expressions import Call, Column, Expression, MakeStruct
 from tidegate.plan.keyed import Deduplicate, JoinSide, Moment, SessionAggregate, StreamJoin, StreamJoinKind, TimeRange
-from tidegate.plan.relational import (
-    Aggregate,
-    AggregateCall,
-    AssignWatermark,
-    EventTimeKey,
-    Filter,
-    OutputMode,
-    Plan,
-    Scan,
-    Union,
-)
+from tidegate.plan.relational import Aggregate, AggregateCall, AssignWatermark, EventTimeKey, Filter, Plan, Scan, Union
 from tidegate.testing.simulation.keyed import near_in_time
 from tidegate.testing.simulation.positions import ALL
 from tidegate.testing.simulation.query import Read, SimulatedQuery, sink
 from tidegate.testing.simulation.relations import COLUMNS, Names, Relation, long, micros, moment, project, window_end
-from tidegate.testing.simulation.timed import OPTION, TimedScript, encoded
+from tidegate.testing.simulation.timed import TimedScript, TimedSpec
 from tidegate.testing.simulation.timed_worlds import Meeting, Shown, TimedWorld
 
 GAP_US = 1_000_000
@@ -100,11 +91,9 @@ def _below_watermark(names: Names, script: TimedScript) -> Relation:
     numbers = tuple(Field(f"{name}#s{script.number}", LONG) for name in COLUMNS)
     source = Scan(
         id=OperatorId(script.source),
-        format="timed",
-        options={OPTION: encoded(script)},
+        spec=TimedSpec(format="timed", schema=tuple(Field(name, LONG) for name in COLUMNS), script=script),
         schema=numbers,
         columns=COLUMNS,
-        source_schema=tuple(Field(name, LONG) for name in COLUMNS),
     )
     schema = names.columns()
     values: list[Expression] = [Column(field.name, LONG) for field in numbers]

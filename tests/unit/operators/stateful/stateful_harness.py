@@ -10,12 +10,12 @@ import polars as pl
 from tidegate.model import types as t
 from tidegate.model.elements import Batch, Produced
 from tidegate.model.ids import CheckpointId, OperatorId, SlotIndex
+from tidegate.model.output_mode import OutputMode
 from tidegate.model.snapshot import ChunkHandle
 from tidegate.model.types import Field
 from tidegate.operators.protocol import OperatorContext, OperatorState, Restored
 from tidegate.operators.stateful_process import StatefulProcessOperator
 from tidegate.plan.keyed import StatefulKind, StatefulProcess, TimeMode
-from tidegate.plan.relational import OutputMode
 from tidegate.state.chunk import NewChunk, RestoredChunk
 from tidegate.state.entries import EntryBackend
 from tidegate.state.entries_in_memory import EntriesInMemory

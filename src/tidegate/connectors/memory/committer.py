@@ -7,35 +7,32 @@ from typing import TypeAlias
 
 import polars as pl
 
-from tidegate.connectors.collected import CollectingWriter, decode_rows
+from tidegate.connectors.collected import decode_rows
 from tidegate.model.ids import Attempt, CheckpointId, SlotIndex
+from tidegate.model.output_mode import OutputMode
 from tidegate.model.snapshot import Committable
 from tidegate.operators.columns import empty_frame
-from tidegate.plan.relational import OutputMode, Sink
-from tidegate.ports.sink import SinkCommitter, SinkConnector
+from tidegate.ports.sink import SinkCommitter
+from tidegate.ports.spec import SinkSpec
 
 OnCommit: TypeAlias = Callable[[CheckpointId, pl.DataFrame], None]
 """Called after each commit that brought something new, with the rows of that checkpoint under the public names."""
-
-
-class MemorySink(SinkConnector):
-    """Slot side. Exactly once while the driver lives: a driver that starts again begins with an empty table."""
-
-    guarantee = "exactly_once"
-
-    def writer(self, sink: Sink, attempt: Attempt, subtask: SlotIndex) -> CollectingWriter:
-        return CollectingWriter(whole=empty_frame(sink.schema) if sink.mode is OutputMode.COMPLETE else None)
 
 
 class MemoryCommitter(SinkCommitter):
     """Driver side. ``table`` holds the rows of committed checkpoints, each once, in the order of the checkpoints; in output mode
     ``complete`` those of the newest one alone."""
 
-    def __init__(self, sink: Sink) -> None:
-        self._whole = sink.mode is OutputMode.COMPLETE
-        self._empty = empty_frame(sink.schema)
+    def __init__(self, spec: SinkSpec, show: Callable[[pl.DataFrame], None] | None = None) -> None:
+        """``show``: keeps a view up to date. It is called with the whole table, before a commit counts as done."""
+        self._whole = spec.mode is OutputMode.COMPLETE
+        self._empty = empty_frame(spec.schema)
+        self._show = show
         self._parts: dict[tuple[CheckpointId, SlotIndex, int], pl.DataFrame] = {}
         self._listeners: list[OnCommit] = []
+
+    def open(self) -> None:
+        self._shown()
 
     def commit(self, committables: tuple[Committable, ...]) -> None:
         new: dict[CheckpointId, list[pl.DataFrame]] = {}
@@ -50,6 +47,12 @@ class MemoryCommitter(SinkCommitter):
         for checkpoint, parts in new.items():
             for listener in self._listeners:
                 listener(checkpoint, pl.concat(parts))
+        if new:
+            self._shown()
+
+    def _shown(self) -> None:
+        if self._show is not None:
+            self._show(self.table())
 
     def _replaced(self, checkpoint: CheckpointId) -> bool:
         """A newer whole result is shown already."""
@@ -62,5 +65,5 @@ class MemoryCommitter(SinkCommitter):
         return pl.concat([self._empty, *(self._parts[key] for key in sorted(self._parts))])
 
     def subscribe(self, listener: OnCommit) -> None:
-        """The hook with which a temporary view is kept up to date."""
+        """For tests: what each commit has brought."""
         self._listeners.append(listener)

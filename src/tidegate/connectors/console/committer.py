@@ -4,56 +4,26 @@ from __future__ import annotations
 
 import datetime
 import sys
-from dataclasses import dataclass
 from typing import TextIO
 
 import polars as pl
 
-from tidegate.connectors.collected import CollectingWriter, decode_rows
-from tidegate.connectors.options import Options
-from tidegate.model.ids import Attempt, CheckpointId, SlotIndex
+from tidegate.connectors.collected import decode_rows
+from tidegate.model.ids import Attempt, CheckpointId
 from tidegate.model.snapshot import Committable
-from tidegate.operators.columns import empty_frame
-from tidegate.plan.relational import OutputMode, Sink
-from tidegate.ports.sink import SinkCommitter, SinkConnector
+from tidegate.ports.sink import SinkCommitter
 
 _WIDTH_MIN = 3
 _RULE = "-" * 43
 
 
-@dataclass(frozen=True, slots=True)
-class ConsoleConfig:
-    rows_max: int
-    truncate: int
-    """Characters per cell; 0: all."""
-
-
-def parse_console(sink: Sink) -> ConsoleConfig:
-    """``numRows`` (20) and ``truncate`` (true: 20 characters, false, or a number), as in Spark."""
-    options = Options(sink.options, "console sink")
-    truncate = (options.text("truncate", "true") or "true").lower()
-    width = {"true": 20, "false": 0}.get(truncate)
-    return ConsoleConfig(
-        rows_max=options.integer("numRows", 20, minimum=1),
-        truncate=options.integer("truncate", 20) if width is None else width,
-    )
-
-
-class ConsoleSink(SinkConnector):
-    """Slot side: no more rows travel to the driver than are printed."""
-
-    guarantee = "at_least_once"
-
-    def writer(self, sink: Sink, attempt: Attempt, subtask: SlotIndex) -> CollectingWriter:
-        whole = empty_frame(sink.schema) if sink.mode is OutputMode.COMPLETE else None
-        return CollectingWriter(parse_console(sink).rows_max, whole=whole)
-
-
 class ConsoleCommitter(SinkCommitter):
     """Driver side. After a restart the rows of the last checkpoint may be printed again."""
 
-    def __init__(self, sink: Sink, out: TextIO | None = None) -> None:
-        self._config = parse_console(sink)
+    def __init__(self, rows_max: int, truncate: int, out: TextIO | None = None) -> None:
+        """``truncate``: characters per cell; 0: all."""
+        self._rows_max = rows_max
+        self._truncate = truncate
         self._out = out
         self._last = CheckpointId(-1)
 
@@ -73,9 +43,9 @@ class ConsoleCommitter(SinkCommitter):
     def _print(self, checkpoint: CheckpointId, rows: pl.DataFrame, total: int) -> None:
         out = self._out or sys.stdout
         out.write(f"{_RULE}\nCheckpoint: {checkpoint}\n{_RULE}\n")
-        out.write(show(rows.head(self._config.rows_max), self._config.truncate))
-        if total > self._config.rows_max:
-            out.write(f"only showing top {self._config.rows_max} of {total} rows\n")
+        out.write(show(rows.head(self._rows_max), self._truncate))
+        if total > self._rows_max:
+            out.write(f"only showing top {self._rows_max} of {total} rows\n")
         out.write("\n")
         out.flush()
 
