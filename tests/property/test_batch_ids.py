@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from tests.unit.checkpoint.scenario import SINK, SLOT_LOST, Scenario, ack, committable, with_config
+from tests.unit.checkpoint.scenario import SINK, SLOT_LOST, Scenario, ack, committable, only, with_config
 
 from tidegate.checkpoint import effects as ef
 from tidegate.checkpoint import events as ev
@@ -37,19 +37,26 @@ class Target:
         self.calls: list[tuple[int, frozenset[Committable]]] = []
         self.done: set[tuple[CheckpointId, bytes]] = set()
 
-    def commit(self, effect: ef.CommitSinks, *, raising: bool = False) -> None:
-        """``raising``: the first call lands, and raises all the same."""
+    def commit(
+        self, effect: ef.CommitSinks, *, raising: bool = False, batches_max: int = 1_000
+    ) -> ef.CommittablesBySink:
+        """``raising``: the first call lands, and raises all the same. ``batches_max``: what is beyond is handed back."""
         ids = effect.numbering.of(SINK)
+        left: list[Committable] = []
         for sink, committables in effect.committables:
             assert sink == SINK
-            for checkpoint, group in by_checkpoint(committables):
+            for at, (checkpoint, group) in enumerate(by_checkpoint(committables)):
+                if at >= batches_max:
+                    left += group
+                    continue
                 attempt = group[0].payload.partition(b"-")[0]
                 if (checkpoint, attempt) in self.done:
                     continue
                 self.calls.append((ids.of(checkpoint), frozenset(group)))
                 if raising:
-                    return
+                    return effect.committables
                 self.done.add((checkpoint, attempt))
+        return ((SINK, tuple(left)),) if left else ()
 
     def newest(self) -> tuple[tuple[object, Published], ...]:
         newest = max((Published(int(attempt), checkpoint) for checkpoint, attempt in self.done), default=None)  # type: ignore[arg-type]
@@ -193,6 +200,24 @@ class BatchesOfOneSink(RuleBasedStateMachine):
         self.run.feed(ev.SinksFailed(self.run.now_ms, commit.attempt, commit.checkpoint, SLOT_LOST))
         self.run.answer(*self.run.tick(500))
 
+    @rule(rows=rows, batches_max=st.integers(0, 2), again=st.integers(0, 1))
+    def the_sink_hands_back(self, rows: tuple[bool, bool], batches_max: int, again: int) -> None:
+        """Whole batches of the checkpoints that wait, the newest ones. They are asked for again, and nothing else of them."""
+        commit = self.until(self.barrier(rows), ef.CommitSinks)
+        assert isinstance(commit, ef.CommitSinks)
+        if not commit.committables:
+            self.run.answer(commit)
+            return
+        for _ in range(again + 1):
+            left = self.target.commit(commit, batches_max=batches_max)
+            effects = self.run.feed(ev.SinksFailed(self.run.now_ms, commit.attempt, commit.checkpoint, SLOT_LOST, left))
+            if not left:
+                self.run.answer(*effects)
+                return
+            (commit,) = only(self.run.tick(2_000), ef.CommitSinks)
+            assert commit.committables == left
+        self.run.answer(commit)
+
     # --- drivers --------------------------------------------------------------------------------------------------------
 
     @rule()
@@ -301,3 +326,14 @@ def test_ids_that_were_left_out_above_a_checkpoint_are_left_out_by_whoever_goes_
         run.the_newest_manifest_is_lost_and_the_user_falls_back(damaged=False, dies=0, marker=False)
     run.a_checkpoint_goes_well(deaf=False, rows=(True, True))
     run.an_id_stands_for_the_same_rows_for_ever()
+
+
+def test_batches_that_were_handed_back_come_again_in_their_order() -> None:
+    run = BatchesOfOneSink()
+    run.a_person_starts_it(whole=False)
+    run.a_checkpoint_is_declined(rows=(True, True), acks=0)
+    run.the_sink_hands_back(rows=(True, True), batches_max=0, again=1)
+    run.a_checkpoint_is_declined(rows=(True, False), acks=0)
+    run.the_sink_hands_back(rows=(True, True), batches_max=1, again=0)
+    assert [batch for batch, _ in run.target.calls] == [0, 1, 2, 3]
+    run.rows_have_one_id_for_ever()

@@ -38,10 +38,13 @@ class Coordinator(RuleBasedStateMachine):
         self.acked: dict[tuple[int, int], set[object]] = {}
         self.commits_waited_max = 0
         self.tokens: list[str] = []
+        self.owed: dict[tuple[int, int], ef.CommittablesBySink] = {}
+        """By attempt and checkpoint: what its sinks have not said to be visible."""
 
     def feed(self, event: Event) -> None:
         self.log.append(event)
         before = self.run.state
+        self._note_visible(event)
         effects = self.run.feed(event)
         self._note_completion(before, event)
         if isinstance(before, Over):
@@ -60,8 +63,31 @@ class Coordinator(RuleBasedStateMachine):
             if isinstance(flight, Looking) and event.attempt == before.run.attempt:
                 self.completed[flight.taken.ref] = flight.manifest
 
+    def _note_visible(self, event: Event) -> None:
+        match event:
+            case ev.SinksCommitted(_, attempt, checkpoint) if (attempt, checkpoint) in self.owed:
+                self.owed[attempt, checkpoint] = ()
+            case ev.SinksFailed(_, attempt, checkpoint, _, left) if (attempt, checkpoint) in self.owed:
+                if left is not None:
+                    still = dict(left)
+                    rest = (
+                        (sink, tuple(one for one in some if one in still.get(sink, ())))
+                        for sink, some in self.owed[attempt, checkpoint]
+                    )
+                    self.owed[attempt, checkpoint] = tuple((sink, some) for sink, some in rest if some)
+            case _:
+                pass
+
     def check(self, effect: ef.Effect, event: Event) -> None:
+        if isinstance(effect, ef.CommitSinks):
+            key = effect.attempt, effect.checkpoint
+            owed = self.owed.setdefault(key, effect.committables)
+            assert effect.committables == owed, "all that is not known to be visible is tried again, and nothing else"
         match effect:
+            case ef.MarkCommitted(ref):
+                # A restart marks what an older attempt prepared.
+                asked = [left for (_, checkpoint), left in self.owed.items() if checkpoint == ref.checkpoint]
+                assert () in asked, "marked is what is visible"
             case ef.StoreManifest(manifest):
                 heard = self.acked[manifest.checkpoint, manifest.attempt]
                 assert heard == set(PLAN.subtasks), "a manifest is a complete cut"
@@ -178,6 +204,17 @@ class Coordinator(RuleBasedStateMachine):
         effect = next(effect for effect in self.waiting if isinstance(effect, ef.CommitSinks))
         self.waiting.remove(effect)
         self.feed(ev.SinksFailed(self.run.now_ms, effect.attempt, effect.checkpoint, SLOT_LOST))
+
+    @precondition(lambda self: any(isinstance(effect, ef.CommitSinks) for effect in self.waiting))
+    @rule(data=st.data())
+    def a_sink_hands_back(self, data: st.DataObject) -> None:
+        """Of one checkpoint any."""
+        effect = next(effect for effect in self.waiting if isinstance(effect, ef.CommitSinks))
+        self.waiting.remove(effect)
+        left = tuple(
+            (sink, tuple(one for one in some if data.draw(st.booleans()))) for sink, some in effect.committables
+        )
+        self.feed(ev.SinksFailed(self.run.now_ms, effect.attempt, effect.checkpoint, SLOT_LOST, left))
 
     @precondition(lambda self: any(isinstance(effect, ef.ExportSavepoint) for effect in self.waiting))
     @rule()

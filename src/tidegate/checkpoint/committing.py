@@ -1,8 +1,12 @@
 """Making the output of completed checkpoints visible: in order, one at a time, again and again. A checkpoint that waits for
-this is durable and never aborted; a commit that cannot be done ends the attempt, and recovery repeats it from the manifest."""
+this is durable and never aborted; a commit that cannot be done ends the attempt, and recovery repeats it from the manifest.
+
+Sinks are independent. Only what is not known to be visible is tried again: what one sink handed back, all that another one raised for.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import replace
 
 from tidegate.checkpoint import cleanup
@@ -26,6 +30,7 @@ from tidegate.checkpoint.statistics import Outcome
 from tidegate.model.errors import Unavailable
 from tidegate.model.ids import CheckpointId
 from tidegate.model.messages import CheckpointCommitted
+from tidegate.model.snapshot import Committable, CommittablesBySink
 
 TRIES_MAX = 5
 RETRY_DELAY_MS = 500
@@ -39,7 +44,7 @@ def ask_first(run: Running, now_ms: int) -> tuple[Running, tuple[Effect, ...]]:
     if first.asked_ms is not None or (first.retry_at_ms is not None and now_ms < first.retry_at_ms):
         return run, ()
     manifest = first.manifest
-    commit = CommitSinks(run.attempt, manifest.checkpoint, manifest.committables(), numbering=numbering_of(manifest))
+    commit = CommitSinks(run.attempt, manifest.checkpoint, first.owed, numbering=numbering_of(manifest))
     return replace(run, commits=(replace(first, asked_ms=now_ms, retry_at_ms=None), *waiting)), (commit,)
 
 
@@ -79,15 +84,47 @@ def forgettable(run: Running, manifest: Manifest) -> tuple[ForgetSplits, ...]:
     )
 
 
-def on_failed(run: Running, now_ms: int, checkpoint: CheckpointId, failure: Failure) -> Turn:
-    """A commit is repeatable, so it is repeated; then the attempt ends and recovery repeats it from the manifest."""
+def on_failed(
+    plan: CheckpointPlan,
+    run: Running,
+    now_ms: int,
+    checkpoint: CheckpointId,
+    failure: Failure,
+    left: CommittablesBySink | None = None,
+) -> Turn:
+    """A commit is repeatable, so what is left of it is repeated; then the attempt ends and recovery repeats it from the manifest."""
     if not run.commits or run.commits[0].manifest.checkpoint != checkpoint:
         return run, (), None
     first, *waiting = run.commits
+    if left is not None:
+        first = replace(first, left=still_owed(first.owed, left))
+        if not first.left:
+            return on_committed(plan, run, now_ms, checkpoint)
     if not failure.retryable or first.tries >= TRIES_MAX:
-        return run, (), Broken(not_visible(first.manifest, failure))
-    again = replace(first, tries=first.tries + 1, asked_ms=None, retry_at_ms=now_ms + RETRY_DELAY_MS * first.tries)
+        return run, (), Broken(not_visible(checkpoint, first.owed, failure))
+    again = replace(first, tries=first.tries + 1, asked_ms=None, retry_at_ms=now_ms + pause_ms(first.tries))
     return replace(run, commits=(again, *waiting)), (), None
+
+
+def pause_ms(tries: int) -> int:
+    """Between this try and the next one."""
+    return RETRY_DELAY_MS * tries
+
+
+def still_owed(owed: CommittablesBySink, left: CommittablesBySink) -> CommittablesBySink:
+    """What is tried again. ``left``: what an answer of the sinks leaves, early, late or repeated: what is visible stays visible.
+
+    A sink's output becomes visible in checkpoint order. So everything behind the first checkpoint that is left counts as left, too,
+    should a sink have handed back something in front of output that it calls visible.
+    """
+    by_sink = dict(left)
+    rest = ((sink, _from_first_left(some, frozenset(by_sink.get(sink, ())))) for sink, some in owed)
+    return tuple((sink, some) for sink, some in rest if some)
+
+
+def _from_first_left(owed: tuple[Committable, ...], left: Set[Committable]) -> tuple[Committable, ...]:
+    first = next((one.checkpoint for one in owed if one in left), None)
+    return tuple(one for one in owed if first is not None and (one in left or one.checkpoint > first))
 
 
 def on_tick(plan: CheckpointPlan, run: Running, now_ms: int) -> Turn:
@@ -100,7 +137,7 @@ def on_tick(plan: CheckpointPlan, run: Running, now_ms: int) -> Turn:
         return run, effects, None
     timeout_ms = plan.config.commit_timeout_ms
     if first.asked_ms is not None and now_ms - first.asked_ms >= timeout_ms:
-        return on_failed(run, now_ms, first.manifest.checkpoint, unanswered(timeout_ms))
+        return on_failed(plan, run, now_ms, first.manifest.checkpoint, unanswered(timeout_ms))
     return run, (), None
 
 
@@ -108,8 +145,8 @@ def unanswered(timeout_ms: int) -> Failure:
     return Failure(Unavailable.code, f"the sinks have not answered for {timeout_ms / 1_000:g} s")
 
 
-def not_visible(manifest: Manifest, failure: Failure) -> Failure:
+def not_visible(checkpoint: CheckpointId, owed: CommittablesBySink, failure: Failure) -> Failure:
     """Says which output is stuck; the sink's own words name the item."""
-    sinks = ", ".join(sink for sink, _ in manifest.committables())
-    message = f"output of {sinks} up to checkpoint {manifest.checkpoint} cannot be made visible: {failure.message}"
+    sinks = ", ".join(sink for sink, _ in owed)
+    message = f"output of {sinks} up to checkpoint {checkpoint} cannot be made visible: {failure.message}"
     return replace(failure, message=message)

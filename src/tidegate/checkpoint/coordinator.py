@@ -101,8 +101,8 @@ def _handle(plan: CheckpointPlan, run: Running, event: Event) -> Turn:
             return flight.on_look_failed(run, now_ms, about, failure)
         case ev.SinksCommitted(now_ms, attempt, checkpoint) if attempt == run.attempt:
             return committing.on_committed(plan, run, now_ms, checkpoint)
-        case ev.SinksFailed(now_ms, attempt, checkpoint, failure) if attempt == run.attempt:
-            return committing.on_failed(run, now_ms, checkpoint, failure)
+        case ev.SinksFailed(now_ms, attempt, checkpoint, failure, left) if attempt == run.attempt:
+            return committing.on_failed(plan, run, now_ms, checkpoint, failure, left)
         case ev.CommittedMarked() | ev.MarkUnknown():
             run, effects = marked(run, event)
             return run, effects, None

@@ -17,10 +17,7 @@ from tidegate.checkpoint.statistics import CheckpointReport
 from tidegate.model.batch_ids import Numbering
 from tidegate.model.ids import Attempt, CheckpointId, OperatorId, SlotIndex
 from tidegate.model.messages import SlotMessage
-from tidegate.model.snapshot import Committable
-
-CommittablesBySink: TypeAlias = tuple[tuple[OperatorId, tuple[Committable, ...]], ...]
-"""Sorted by sink; of each sink in checkpoint order."""
+from tidegate.model.snapshot import CommittablesBySink
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +64,7 @@ class LookForClaim:
 class CommitSinks:
     """Make the committables visible, sink by sink, in order; those that are visible already are skipped.
 
+    The first time these are all that the manifest carries, afterwards those that are not known to be visible.
     → SinksCommitted or SinksFailed, with the same attempt and checkpoint.
     """
 

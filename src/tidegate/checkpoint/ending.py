@@ -83,7 +83,7 @@ def undeployed(
     """Nothing is deployed any more. Waits until output that was restored is visible, and until that is recorded."""
     owed: ManifestRef | None = None
     recording: Marking | None = None
-    if isinstance(state, CommittingRestored) and state.choice.manifest is not None:
+    if isinstance(state, CommittingRestored) and state.choice.manifest is not None and not state.pausing:
         owed = state.choice.manifest.ref
     if isinstance(state, Sweeping):
         recording = state.marking

@@ -14,7 +14,7 @@ from tidegate.checkpoint.layout import ManifestRef
 from tidegate.checkpoint.manifest import Manifest, Restored
 from tidegate.model.ids import Attempt, CheckpointId, OperatorId
 from tidegate.model.messages import SourceExhausted, SourceTime, SplitsWanted, SubtaskAcked, SubtaskDeclined
-from tidegate.model.snapshot import Published, Split
+from tidegate.model.snapshot import CommittablesBySink, Published, Split
 
 NO_CLAIM = Attempt(0)
 """Attempts count from 1."""
@@ -170,10 +170,15 @@ class SinksCommitted:
 
 @dataclass(frozen=True, slots=True)
 class SinksFailed:
+    """Some of ``CommitSinks`` is not visible, or nobody knows."""
+
     now_ms: int
     attempt: Attempt
     checkpoint: CheckpointId
     failure: Failure
+    left: CommittablesBySink | None = None
+    """What is not known to be visible: what one sink handed back, and all that another one was asked for and raised. The rest of what
+    was asked for is visible. None: of nothing it is known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tidegate.checkpoint import committing, coordinator, ending, marking, recovering, remembered, trigger
+from tidegate.checkpoint import coordinator, ending, marking, recovering, remembered, trigger
 from tidegate.checkpoint import effects as ef
 from tidegate.checkpoint import events as ev
 from tidegate.checkpoint.ending import Step
@@ -89,12 +89,9 @@ def step(plan: CheckpointPlan, state: State, event: Event) -> Step:
         case CommittingRestored(session, attempt, Choice(manifest) as choice), ev.SinksCommitted(_, of, checkpoint) if (
             of == attempt and manifest is not None and manifest.checkpoint == checkpoint
         ):
-            recording, mark = marking.begin(manifest.ref)
-            sweeping, effects = recovering.sweep(plan, session, attempt, choice, recording)
-            return sweeping, (*mark, *effects)
-        case CommittingRestored(session, attempt, choice), ev.SinksFailed(now_ms, of, _, failure) if of == attempt:
-            stuck = committing.not_visible(choice.manifest, failure) if choice.manifest is not None else failure
-            return ending.without_slots(plan, session, attempt, now_ms, stuck)
+            return recovering.restored_visible(plan, session, attempt, choice, manifest)
+        case CommittingRestored(_, attempt, Choice(Manifest() as manifest)), ev.SinksFailed(_, of) if of == attempt:
+            return recovering.restored_not_visible(plan, state, manifest, event)
         case CommittingRestored(_, _, Choice(Manifest() as manifest), retry), ev.ClockTicked(now_ms) if (
             retry.at_ms is not None and now_ms >= retry.at_ms
         ):

@@ -14,6 +14,7 @@ from tidegate.checkpoint.recovery import Choice, Refusal
 from tidegate.checkpoint.restart import NO_RESTARTS, Restarts
 from tidegate.checkpoint.running import Running
 from tidegate.model.ids import Attempt, CheckpointId
+from tidegate.model.snapshot import CommittablesBySink
 
 FIRST_CHECKPOINT = CheckpointId(1)
 
@@ -104,7 +105,18 @@ class CommittingRestored:
     attempt: Attempt
     choice: Choice
     retry: Retry = Retry()
-    """``at_ms``: no answer until then counts as a failed try."""
+    """``at_ms``: no answer until then counts as a failed try; in a pause: its end."""
+    left: CommittablesBySink | None = None
+    """What is not known to be visible, as the sinks have said. None: they have said nothing."""
+    pausing: bool = False
+    """The sinks have handed some back and are not being asked."""
+
+    @property
+    def owed(self) -> CommittablesBySink:
+        """What the sinks still have to make visible."""
+        if self.left is not None:
+            return self.left
+        return self.choice.manifest.committables() if self.choice.manifest is not None else ()
 
 
 @dataclass(frozen=True, slots=True)

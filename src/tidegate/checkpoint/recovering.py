@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tidegate.checkpoint import committing, ending, restart, retention, sources, trigger
+from tidegate.checkpoint import committing, ending, marking, restart, retention, sources, trigger
 from tidegate.checkpoint import effects as ef
 from tidegate.checkpoint.effects import Effect
 from tidegate.checkpoint.ending import Step
-from tidegate.checkpoint.events import Failure
+from tidegate.checkpoint.events import Failure, SinksFailed
 from tidegate.checkpoint.manifest import Manifest, Restored
 from tidegate.checkpoint.marking import Marking
 from tidegate.checkpoint.numbering import numbering_of
@@ -70,19 +70,44 @@ def act(plan: CheckpointPlan, session: Session, attempt: Attempt, choice: Choice
 
 
 def commit_restored(plan: CheckpointPlan, state: CommittingRestored, manifest: Manifest, now_ms: int) -> Step:
-    """Ask the sinks, again if they do not answer; then the attempt has failed."""
+    """Ask the sinks, again if they do not answer or handed some back; then the attempt has failed."""
     tries = state.retry.tries + 1
     timeout_ms = plan.config.commit_timeout_ms
     if tries > committing.TRIES_MAX:
-        failure = committing.not_visible(manifest, committing.unanswered(timeout_ms))
+        failure = committing.not_visible(manifest.checkpoint, state.owed, committing.unanswered(timeout_ms))
         return ending.without_slots(plan, state.session, state.attempt, now_ms, failure)
     commit = ef.CommitSinks(
         state.attempt,
         manifest.checkpoint,
-        manifest.committables(),
+        state.owed,
         numbering=numbering_of(manifest),
     )
-    return replace(state, retry=Retry(tries, now_ms + timeout_ms)), (commit,)
+    return replace(state, retry=Retry(tries, now_ms + timeout_ms), pausing=False), (commit,)
+
+
+def restored_visible(
+    plan: CheckpointPlan, session: Session, attempt: Attempt, choice: Choice, manifest: Manifest
+) -> Step:
+    """All sinks confirmed: that is recorded, and the sweep begins."""
+    recording, mark = marking.begin(manifest.ref)
+    sweeping, effects = sweep(plan, session, attempt, choice, recording)
+    return sweeping, (*mark, *effects)
+
+
+def restored_not_visible(
+    plan: CheckpointPlan, state: CommittingRestored, manifest: Manifest, failed: SinksFailed
+) -> Step:
+    """What the sinks left is tried again after a pause if they have done any of it. If not, the attempt has failed, and the next one
+    begins with all that the manifest carries."""
+    owed = state.owed if failed.left is None else committing.still_owed(state.owed, failed.left)
+    if not owed and failed.left is not None:
+        return restored_visible(plan, state.session, state.attempt, state.choice, manifest)
+    tries = state.retry.tries
+    if owed == state.owed or not failed.failure.retryable or tries >= committing.TRIES_MAX:
+        stuck = committing.not_visible(manifest.checkpoint, owed, failed.failure)
+        return ending.without_slots(plan, state.session, state.attempt, failed.now_ms, stuck)
+    retry = Retry(tries, failed.now_ms + committing.pause_ms(tries))
+    return replace(state, retry=retry, left=owed, pausing=True), ()
 
 
 def sweep(

@@ -21,6 +21,7 @@ from tidegate.model.batch_ids import Numbering
 from tidegate.model.elements import CheckpointKind
 from tidegate.model.ids import Attempt, CheckpointId, OperatorId, SlotIndex
 from tidegate.model.messages import SubtaskAcked
+from tidegate.model.snapshot import CommittablesBySink
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +112,13 @@ class Commit:
     asked_ms: int | None = None
     """Since when its sinks are being asked; None: they are not."""
     retry_at_ms: int | None = None
+    left: CommittablesBySink | None = None
+    """What is not known to be visible, as the sinks have said. None: they have said nothing."""
+
+    @property
+    def owed(self) -> CommittablesBySink:
+        """What its sinks still have to make visible."""
+        return self.manifest.committables() if self.left is None else self.left
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import groupby
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 
 from tidegate.model.elements import WATERMARK_MIN_US
+from tidegate.model.errors import TidegateError
 from tidegate.model.ids import Attempt, CheckpointId, OperatorId, SlotIndex
 
 INLINE_BYTES_MAX = 64 * 1024
@@ -94,6 +95,18 @@ class Committable(msgspec.Struct, frozen=True, kw_only=True):
     def place(self) -> tuple[CheckpointId, SlotIndex, int]:
         """Its place among those of a sink: commits go by it. No two have the same."""
         return self.checkpoint, self.subtask, self.number
+
+
+CommittablesBySink: TypeAlias = tuple[tuple[OperatorId, tuple[Committable, ...]], ...]
+"""Sorted by sink; of each sink in checkpoint order."""
+
+
+class HandedBack(NamedTuple):
+    """What a sink could not make visible yet. Everything else that it was asked for is visible."""
+
+    committables: tuple[Committable, ...]
+    trouble: TidegateError
+    """Why: what the sink would have raised, had it done nothing."""
 
 
 def by_checkpoint(committables: Iterable[Committable]) -> Iterator[tuple[CheckpointId, list[Committable]]]:

@@ -8,7 +8,7 @@ import polars as pl
 
 from tidegate.model.batch_ids import BatchIds
 from tidegate.model.ids import Attempt, CheckpointId
-from tidegate.model.snapshot import Committable, Published
+from tidegate.model.snapshot import Committable, HandedBack, Published
 from tidegate.ports.side import ConnectorSide
 
 
@@ -64,8 +64,16 @@ class SinkCommitter(ConnectorSide, ABC):
         batch will get. For committers that call code of the user, to which they tell the numbers of batches."""
 
     @abstractmethod
-    def commit(self, committables: tuple[Committable, ...]) -> None:
-        """Make them visible, in checkpoint order. A committable that is already visible is skipped."""
+    def commit(self, committables: tuple[Committable, ...]) -> HandedBack | None:
+        """Make them visible, in checkpoint order. A committable that is already visible is skipped. None: all of them are visible.
+
+        A committer may hand back what it cannot make visible yet. Everything else is then visible, and only what was handed back is asked
+        for again. It is a suffix in checkpoint order: some of one checkpoint, and all of later ones. If a committer leaves out output of a
+        later checkpoint, the engine asks for that again, too. Output that becomes visible as a whole is handed back as a whole.
+
+        Raises ``TidegateError`` when it is not known what is visible: all of them are asked for again, or the query ends where that cannot
+        help. A restart asks for everything that the checkpoint carries, whatever was handed back before.
+        """
 
     @abstractmethod
     def sweep(self, older_than: Attempt, keep: tuple[Committable, ...]) -> None:

@@ -12,13 +12,14 @@ from typing import TypeAlias
 
 from tidegate.checkpoint import effects as fx
 from tidegate.checkpoint import storing
-from tidegate.checkpoint.events import Event, Failure, SinksCommitted, SinksFailed, SinksSwept
+from tidegate.checkpoint.events import Event, SinksSwept
 from tidegate.checkpoint.plan import CheckpointPlan
 from tidegate.checkpoint.savepoint import perform_export
+from tidegate.checkpoint.visibility import perform_commit
 from tidegate.model.batch_ids import Numbering
-from tidegate.model.errors import TidegateError
+from tidegate.model.errors import TidegateError, Unavailable
 from tidegate.model.ids import OperatorId
-from tidegate.model.snapshot import NOTHING_PUBLISHED, Published
+from tidegate.model.snapshot import NOTHING_PUBLISHED, Committable, HandedBack, Published
 from tidegate.ports.sink import SinkCommitter
 from tidegate.ports.store import BlobStore
 from tidegate.spark.clock import monotonic_ms
@@ -116,16 +117,15 @@ class Outside:
         )
 
     def _commit(self, commit: fx.CommitSinks) -> Event:
-        try:
-            for sink, committables in commit.committables:
-                committer = self._numbered(sink, commit.numbering)
-                committer.commit(committables)
-        except TidegateError as failure:
-            return SinksFailed(monotonic_ms(), commit.attempt, commit.checkpoint, storing.failure_of(failure))
-        except Exception as failure:  # noqa: BLE001  a sink may raise anything; the coordinator tries again and then gives up
-            text = f"a sink cannot commit: {type(failure).__name__}: {failure}"
-            return SinksFailed(monotonic_ms(), commit.attempt, commit.checkpoint, Failure("UNAVAILABLE", text))
-        return SinksCommitted(monotonic_ms(), commit.attempt, commit.checkpoint)
+        def ask(sink: OperatorId, committables: tuple[Committable, ...]) -> HandedBack | None:
+            try:
+                return self._numbered(sink, commit.numbering).commit(committables)
+            except TidegateError:
+                raise
+            except Exception as error:  # a sink may raise anything; the coordinator tries again and then gives up
+                raise Unavailable(f"a sink cannot commit: {type(error).__name__}: {error}") from error
+
+        return perform_commit(commit, ask, monotonic_ms)
 
     def _sweep(self, sweep: fx.SweepSinks) -> Event:
         problems: list[str] = []

@@ -76,7 +76,7 @@ class HandSink:
 
     def commit(self, checkpoint: int, committables: tuple[Committable, ...]) -> None:
         """As the driver does, and the notice after it."""
-        self.committer.commit(committables)
+        assert self.committer.commit(committables) is None
         for writer in self._writers.values():
             writer.on_committed(CheckpointId(checkpoint))
 

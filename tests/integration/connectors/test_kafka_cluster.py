@@ -16,7 +16,7 @@ from tidegate.connectors.kafka.names import decode
 from tidegate.connectors.kafka.wire.groups import Groups
 from tidegate.connectors.kafka.wire.requests import Address
 from tidegate.connectors.kafka.wire.transactions import Transactions
-from tidegate.model.errors import Unavailable
+from tidegate.model.errors import TidegateError, Unavailable
 from tidegate.model.ids import Attempt
 from tidegate.model.snapshot import Committable
 
@@ -25,14 +25,19 @@ SECONDS_MAX = 120.0
 
 
 def commit_as_a_driver(hand: HandSink, committables: tuple[Committable, ...]) -> None:
-    """Again and again, as long as the error says that it may pass."""
+    """Again and again, as long as the error says that it may pass; what was handed back alone."""
     until = time.monotonic() + SECONDS_MAX
     while True:
+        trouble: TidegateError
         try:
-            return hand.committer.commit(committables)
-        except Unavailable:
-            if time.monotonic() > until:
-                raise
+            handed_back = hand.committer.commit(committables)
+            if handed_back is None:
+                return
+            committables, trouble = handed_back
+        except Unavailable as error:
+            trouble = error
+        if time.monotonic() > until:
+            raise trouble
 
 
 def prepared(hand: HandSink, checkpoint: int) -> tuple[Committable, ...]:

@@ -43,7 +43,7 @@ from tidegate.model.messages import (
     SubtaskAcked,
     SubtaskDeclined,
 )
-from tidegate.model.snapshot import ChunkHandle, Committable, Published, Split
+from tidegate.model.snapshot import ChunkHandle, Committable, HandedBack, Published, Split
 from tidegate.model.types import Field
 from tidegate.plan.graph import JobGraph
 from tidegate.plan.relational import Repartition, Scan, Sink
@@ -221,9 +221,9 @@ class WatchedCommitter:
         self.number = 0
         """Of the checkpoint that is committed, or of the attempt that sweeps."""
 
-    def commit(self, committables: tuple[Committable, ...]) -> None:
+    def commit(self, committables: tuple[Committable, ...]) -> HandedBack | None:
         with self._watch.inside(Step.IN_COMMITS, self.number):
-            self.inner.commit(committables)
+            return self.inner.commit(committables)
 
     def sweep(self, older_than: Attempt, keep: tuple[Committable, ...]) -> None:
         with self._watch.inside(Step.IN_SWEEP, self.number):

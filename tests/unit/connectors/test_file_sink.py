@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import threading
 from pathlib import Path
 from typing import Any
@@ -163,6 +164,39 @@ def test_a_file_that_cannot_be_published_is_named_with_its_checkpoint_and_subtas
     (tmp_path / poisoned.final).rmdir()
     FileSinkCommitter(sink).commit(committables)
     assert visible(tmp_path) == [1, 2]
+
+
+def test_a_file_that_cannot_be_published_yet_holds_up_its_epoch_and_later_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Epochs in front of it are visible and stay so; the ledger never has a later one first."""
+    sink = sink_to(tmp_path)
+    ready: tuple[Committable, ...] = ()
+    writers = [writer(sink, subtask=subtask) for subtask in (0, 1)]
+    for checkpoint in (1, 2, 3):
+        for subtask, to in enumerate(writers):
+            to.write(rows(10 * checkpoint + subtask))
+            ready += prepared(to, checkpoint, subtask)
+    names = [msgspec.msgpack.decode(one.payload, type=FilesToCommit).files[0].final for one in ready]
+    real, full = file_committer.os.rename, True
+
+    def rename(source: Path, target: Path) -> None:
+        if full and str(target).endswith(names[3]):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(source, target)
+
+    monkeypatch.setattr(file_committer.os, "rename", rename)
+    committer = FileSinkCommitter(sink)
+    handed_back = committer.commit(ready)
+    assert handed_back is not None
+    assert handed_back.committables == ready[2:]
+    assert "checkpoint 2" in handed_back.trouble.message and "free some space" in handed_back.trouble.hint
+    assert visible(tmp_path) == [10, 11]
+    with pytest.raises(Unavailable, match="checkpoint 2"):
+        committer.commit(ready[2:])
+    full = False
+    assert committer.commit(ready[2:]) is None
+    assert visible(tmp_path) == [10, 11, 20, 21, 30, 31]
 
 
 def test_an_epoch_without_rows_leaves_no_file(tmp_path: Path) -> None:

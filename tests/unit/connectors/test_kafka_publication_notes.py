@@ -22,7 +22,7 @@ from tidegate.connectors.kafka.wire.codec import MalformedAnswer, array, int16, 
 from tidegate.connectors.kafka.wire.errors import Code, Refused
 from tidegate.connectors.kafka.wire.groups import Fetched, commit_text, fetch_texts
 from tidegate.connectors.kafka.wire.producing import Partition
-from tidegate.connectors.kafka.wire.transactions import Handle
+from tidegate.connectors.kafka.wire.transactions import Ends, Handle
 from tidegate.model.errors import Unavailable
 from tidegate.model.ids import Attempt, CheckpointId, SlotIndex
 from tidegate.model.snapshot import Committable, Published
@@ -54,10 +54,10 @@ class Cluster:
         self._answer(group)
         return self.texts
 
-    def end_all(self, handles: Sequence[Handle], *, commit: bool) -> dict[Handle, int]:
+    def end_all(self, handles: Sequence[Handle], *, commit: bool) -> Ends:
         assert commit
         self.asked.append(f"end {len(handles)}")
-        return {}
+        return Ends({})
 
     def known_ids(self, prefix: str) -> tuple[str, ...]:
         return self.ids

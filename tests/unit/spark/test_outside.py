@@ -12,9 +12,9 @@ from tests.unit.checkpoint.scenario import ONE, PLAN, SINK, committable
 from tidegate.checkpoint import effects as fx
 from tidegate.checkpoint.events import ClaimWritten, Event, SinksCommitted, SinksFailed, SinksSwept
 from tidegate.model.batch_ids import BatchIds, Numbering
-from tidegate.model.errors import InvalidQuery
-from tidegate.model.ids import Attempt, BatchId, CheckpointId
-from tidegate.model.snapshot import Committable
+from tidegate.model.errors import InvalidQuery, Unavailable
+from tidegate.model.ids import Attempt, BatchId, CheckpointId, OperatorId
+from tidegate.model.snapshot import Committable, HandedBack
 from tidegate.ports.sink import SinkCommitter
 from tidegate.spark.outside import LaneFailed, Outside
 from tidegate.storage.local import LocalBlobStore
@@ -30,7 +30,7 @@ class Moody(SinkCommitter):
         self.raises: Exception | None = None
         self.visible: list[Committable] = []
 
-    def commit(self, committables: tuple[Committable, ...]) -> None:
+    def commit(self, committables: tuple[Committable, ...]) -> HandedBack | None:
         self.visible += [one for one in committables if one not in self.visible]
         self._raise()
 
@@ -41,6 +41,14 @@ class Moody(SinkCommitter):
         raises, self.raises = self.raises, None
         if raises is not None:
             raise raises
+
+
+class Partial(Moody):
+    """Makes one visible and hands back the others."""
+
+    def commit(self, committables: tuple[Committable, ...]) -> HandedBack:
+        super().commit(committables[:1])
+        return HandedBack(committables[1:], Unavailable("not yet"))
 
 
 class Counting(Moody):
@@ -82,6 +90,23 @@ def test_a_commit_that_landed_and_raised_is_reported_as_failed_and_its_repetitio
     assert "gone after the commit" in failed.failure.message
     assert isinstance(world.after(COMMIT), SinksCommitted)
     assert world.sink.visible == [committable(1, 0), committable(1, 1)]
+
+
+def test_a_sink_hands_back_and_another_one_is_asked_all_the_same(tmp_path: Path) -> None:
+    """T3: a sink that raises, one that hands back and one that is done, in one pipeline."""
+    world = World(tmp_path)
+    world.outside.stop()
+    raising, partial, done = Moody(), Partial(), Moody()
+    raising.raises = ConnectionResetError("gone")
+    sinks = {OperatorId(name): sink for name, sink in (("a", raising), ("b", partial), ("c", done))}
+    world.outside = Outside(PLAN, LocalBlobStore(tmp_path), sinks, world.posted.put, name="q", description="")
+    both = COMMIT.committables[0][1]
+    failed = world.after(replace(COMMIT, committables=tuple((sink, both) for sink in sinks)))
+    assert isinstance(failed, SinksFailed)
+    assert failed.left == (("a", both), ("b", both[1:]))
+    assert "gone" in failed.failure.message and "not yet" in failed.failure.message
+    assert done.visible == list(both)
+    world.outside.stop()
 
 
 def test_what_repeating_cannot_mend_is_said_to_be_so(world: World) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
@@ -20,10 +20,10 @@ from tidegate.connectors.files.spark_log import LOG_DIRECTORY, SparkLog
 from tidegate.connectors.files.staging import StagedFile, StagingNames, attempt_of, decode
 from tidegate.connectors.files.text_encoders import CsvLines
 from tidegate.connectors.legacy import Sink
-from tidegate.model.errors import CorruptSnapshot, InvalidQuery
+from tidegate.model.errors import CorruptSnapshot, InvalidQuery, Unavailable
 from tidegate.model.ids import Attempt, CheckpointId, SlotIndex
 from tidegate.model.os_errors import explain
-from tidegate.model.snapshot import Committable, Published
+from tidegate.model.snapshot import Committable, HandedBack, Published
 from tidegate.ports.directory import OpenDirectory, OutputDirectory
 from tidegate.ports.sink import SinkCommitter
 
@@ -57,21 +57,25 @@ class FileSinkCommitter(SinkCommitter):
         except OSError as error:
             raise explain(error, "make", output) from error
 
-    def commit(self, committables: tuple[Committable, ...]) -> None:
-        """The error names the file that could not be published, and whose it is; those before it are visible."""
+    def commit(self, committables: tuple[Committable, ...]) -> HandedBack | None:
+        """The error names the file that could not be published, and whose it is. Its epoch is handed back as a whole, with all later
+        ones: an epoch is done when the ledger has it. Those before it are done."""
         try:
             newest = self._ledger.newest()
             epochs = {epoch: owed for epoch, owed in _by_epoch(committables).items() if epoch > newest}
             if not epochs:
-                return
+                return None
             self._ledger.begin()
-            finals = [final for epoch, owed in sorted(epochs.items()) for final in self._publish_epoch(epoch, owed)]
+            published, trouble = self._publish(epochs)
+            finals = [final for names in published.values() for final in names]
             self._output.settle(finals)
-            self._ledger.record(max(epochs), finals)
+            self._ledger.record(max(published), finals)
             # Parts of merged files, and what a publication leaves where there is no rename.
-            self._delete([file.staged for owed in epochs.values() for file, _ in owed])
+            self._delete([file.staged for epoch in published for file, _ in epochs[epoch]])
         except OSError as error:
             raise explain(error, "commit to", self._output) from error
+        left = [one for epoch, owed in epochs.items() if epoch not in published for _, one in owed]
+        return None if trouble is None else HandedBack(tuple(dict.fromkeys(left)), trouble)
 
     def published(self) -> Published | None:
         """By the ledger, which stays with the files: for as long as their names stand in the log, or their records in the directory."""
@@ -94,12 +98,26 @@ class FileSinkCommitter(SinkCommitter):
     def _delete(self, names: Sequence[str]) -> None:
         side_by_side(self._output.delete, names, self._output.requests_at_once)
 
+    def _publish(
+        self, epochs: Mapping[Epoch, Sequence[tuple[StagedFile, Committable]]]
+    ) -> tuple[dict[Epoch, list[str]], Unavailable | None]:
+        """The final names of those that could be published, one at least, in order; and why the next one could not."""
+        published: dict[Epoch, list[str]] = {}
+        for epoch, owed in sorted(epochs.items()):
+            try:
+                published[epoch] = self._publish_epoch(epoch, owed)
+            except Unavailable as error:
+                if not published:
+                    raise
+                return published, error
+        return published, None
+
     def _publish_epoch(self, epoch: Epoch, owed: Sequence[tuple[StagedFile, Committable]]) -> list[str]:
         """Returns the final names."""
         publications = self._publications(epoch, owed)
         at_once = self._output.requests_at_once
         readers = max(1, at_once // len(publications))
-        lost = side_by_side(lambda one: self._publish(one, epoch, readers), publications, at_once)
+        lost = side_by_side(lambda one: self._publish_file(one, epoch, readers), publications, at_once)
         for publication, missing in zip(publications, lost, strict=True):
             # Unless somebody else published it: the parts go only after the whole is there and recorded.
             if missing and self._ledger.newest() < epoch:
@@ -123,7 +141,7 @@ class FileSinkCommitter(SinkCommitter):
             found.append(Publication(group.parts, final, subtasks[first.staged]))
         return found
 
-    def _publish(self, one: Publication, epoch: Epoch, readers: int) -> str:
+    def _publish_file(self, one: Publication, epoch: Epoch, readers: int) -> str:
         """Returns the name of a part that is gone, if the whole is not there either; else nothing."""
         first, *others = one.parts
         try:

@@ -12,10 +12,10 @@ from tidegate.connectors.kafka.sink_config import KafkaSinkConfig
 from tidegate.connectors.kafka.wire.errors import ENDED_OTHERWISE, Refused
 from tidegate.connectors.kafka.wire.groups import Groups
 from tidegate.connectors.kafka.wire.producing import Partition
-from tidegate.connectors.kafka.wire.transactions import Handle, Transactions, words
+from tidegate.connectors.kafka.wire.transactions import Ends, Handle, Transactions, words
 from tidegate.model.errors import CorruptSnapshot, Unavailable
 from tidegate.model.ids import Attempt, CheckpointId
-from tidegate.model.snapshot import Committable, Published
+from tidegate.model.snapshot import Committable, HandedBack, Published, by_checkpoint
 from tidegate.ports.sink import SinkCommitter
 
 log = logging.getLogger("tidegate.kafka")
@@ -41,12 +41,25 @@ class KafkaCommitter(SinkCommitter):
         self._wire = Transactions(config.client)
         self._notes = PublicationNotes(Groups(config.client), names.group)
 
-    def commit(self, committables: tuple[Committable, ...]) -> None:
+    def commit(self, committables: tuple[Committable, ...]) -> HandedBack | None:
+        """Checkpoint by checkpoint. Hands back the transactions whose coordinator does not answer, and those of later checkpoints."""
         wanted = {decode(one.payload).handle: one for one in sorted(committables, key=lambda one: one.place)}
-        asked = [handle for handle in wanted if handle not in self._visible]
-        self._note([wanted[handle] for handle in asked], asked)
-        refused = self._wire.end_all(asked, commit=True)
-        self._remember(handle for handle in asked if handle not in refused)
+        left = {handle: one for handle, one in wanted.items() if handle not in self._visible}
+        self._note(left.values(), list(left))
+        for checkpoint, _ in by_checkpoint(left.values()):
+            ends = self._end({handle: one for handle, one in left.items() if one.checkpoint == checkpoint})
+            if ends.trouble is not None:
+                rest = tuple(one for handle, one in left.items() if handle not in self._visible)
+                if len(rest) == len(committables):
+                    raise ends.trouble
+                return HandedBack(rest, ends.trouble)
+        return None
+
+    def _end(self, wanted: dict[Handle, Committable]) -> Ends:
+        """Commits these, and remembers those that are visible then."""
+        ends = self._wire.end_all(list(wanted), commit=True)
+        refused = ends.refused
+        self._remember(handle for handle in wanted if handle not in refused and handle not in ends.unanswered)
         for handle, code in refused.items():
             if code not in ENDED_OTHERWISE:
                 raise Unavailable(f"Kafka does not commit {_whose(wanted[handle], handle)}: {words(code)}")
@@ -60,6 +73,7 @@ class KafkaCommitter(SinkCommitter):
         for one in lost:
             log.error("output is lost, and given up by onLostTransaction=skip: %s", one)
         self._remember(refused)
+        return ends
 
     def published(self) -> Published | None:
         """By the note, and by the names of transactional ids, whatever state they are in: an attempt has some before it publishes anything.
@@ -133,11 +147,10 @@ class FormerCommitter(SinkCommitter):
         self._names = names
         self._former: KafkaCommitter | None = None
 
-    def commit(self, committables: tuple[Committable, ...]) -> None:
+    def commit(self, committables: tuple[Committable, ...]) -> HandedBack | None:
         if committables and self._former is None:
             self._former = KafkaCommitter(self._config, self._names)
-        if self._former is not None:
-            self._former.commit(committables)
+        return None if self._former is None else self._former.commit(committables)
 
     def sweep(self, older_than: Attempt, keep: tuple[Committable, ...]) -> None:
         if self._former is not None:

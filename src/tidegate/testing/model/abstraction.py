@@ -35,7 +35,10 @@ def timeless(state: State) -> State:
             at_ms = None if state.retry.at_ms is None else 0
             retry = replace(state.retry, tries=0, at_ms=at_ms)
             return replace(state, session=_session(state.session), retry=retry)
-        case CommittingRestored() | Sweeping() | BackingOff():
+        case CommittingRestored():
+            retry = replace(state.retry, tries=1, at_ms=0) if state.pausing else state.retry
+            return replace(state, session=_session(state.session), retry=retry)
+        case Sweeping() | BackingOff():
             return replace(state, session=_session(state.session))
         case Ending():
             return replace(state, session=_session(state.session), until_ms=None)
@@ -72,7 +75,7 @@ def _flight(flight: Flight) -> Flight:
 def _commit(commit: Commit) -> Commit:
     asked_ms = None if commit.asked_ms is None else 0
     retry_at_ms = None if commit.retry_at_ms is None else 0
-    return Commit(_taken(commit.taken), commit.manifest, asked_ms=asked_ms, retry_at_ms=retry_at_ms)
+    return Commit(_taken(commit.taken), commit.manifest, asked_ms=asked_ms, retry_at_ms=retry_at_ms, left=commit.left)
 
 
 def _taken(taken: Taken) -> Taken:

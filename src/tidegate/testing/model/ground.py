@@ -6,6 +6,8 @@ which is as bad as it can get: a listing of the first sees the files of all othe
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import combinations
 from typing import NamedTuple
 
 from tidegate.checkpoint import effects as ef
@@ -20,7 +22,7 @@ from tidegate.checkpoint.recovery import facts_from
 from tidegate.checkpoint.storing import failure_of
 from tidegate.model.errors import CorruptSnapshot
 from tidegate.model.ids import Attempt, OperatorId
-from tidegate.model.snapshot import Published
+from tidegate.model.snapshot import Published, by_checkpoint
 from tidegate.testing.model import world as w
 from tidegate.testing.model.interning import Box, Interner
 from tidegate.testing.model.world import Bounds, Document, Sink, Store, World
@@ -199,6 +201,18 @@ class Ground:
                 return b"rotten"
             case w.Claimed() | None:
                 return None
+
+
+def hand_backs(asked: ef.CommittablesBySink) -> Iterator[tuple[ef.CommittablesBySink, ef.CommittablesBySink]]:
+    """All ways in which the sink can make some of it visible and leave the rest: some of one checkpoint, and all of later ones."""
+    for sink, committables in asked:
+        for checkpoint, group in by_checkpoint(committables):
+            before = tuple(one for one in committables if one.checkpoint < checkpoint)
+            behind = tuple(one for one in committables if one.checkpoint > checkpoint)
+            for size in range(len(group)):
+                for done in combinations(group, size):
+                    rest = tuple(one for one in group if one not in done)
+                    yield ((sink, (*before, *done)),), ((sink, (*rest, *behind)),)
 
 
 def remembered(sink: Sink, pipeline: int) -> tuple[tuple[OperatorId, Published], ...]:

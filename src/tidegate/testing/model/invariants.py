@@ -97,7 +97,9 @@ class Laws:
                 if transaction.pipeline != move.pipeline:
                     return f"pipeline {move.pipeline} committed a {transaction} of pipeline {transaction.pipeline}"
         visible = _visible(move.world.sink.value, move.pipeline).keys()
-        holes = _rows_up_to(max((epoch for epoch, _ in visible), default=0)) - visible
+        newest = max((epoch for epoch, _ in visible), default=0)
+        # Of its newest epoch a sink may have handed back some.
+        holes = _rows_up_to(newest - 1 if move.handed_back else newest) - visible
         return f"epochs {_epochs(holes)} are lost: later ones are visible, they are not" if holes else None
 
     def _export_is_safe(self, move: Move, effect: ef.ExportSavepoint) -> str | None:

@@ -7,6 +7,7 @@ process can observe (a deploy, notices to slots, retries, back-off) happen toget
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 from tidegate.checkpoint import effects as ef
@@ -24,7 +25,7 @@ from tidegate.model.messages import (
 )
 from tidegate.testing.model import world as w
 from tidegate.testing.model.data_plane import barrier
-from tidegate.testing.model.ground import NOW_MS, WRITES, Ground, describe, key_of, location, unknown
+from tidegate.testing.model.ground import NOW_MS, WRITES, Ground, describe, hand_backs, key_of, location, unknown
 from tidegate.testing.model.interning import Box, Interner
 from tidegate.testing.model.mishaps import mishaps
 from tidegate.testing.model.reactions import Reaction, Reactions
@@ -42,6 +43,7 @@ _LASTING = (
 )
 """Effects that change the world outside the driver: these may land after it is gone."""
 _FAILURE = Failure("SLOT_LOST", "a slot died")
+_BUSY = Failure("UNAVAILABLE", "the target does not answer for some")
 
 
 class Move(NamedTuple):
@@ -51,6 +53,8 @@ class Move(NamedTuple):
     landed: Effect | None = None
     """The effect that landed with this move."""
     ended: ef.Outcome | None = None
+    handed_back: bool = False
+    """It was asked for more: the sink handed back the rest."""
 
 
 class Moves:
@@ -122,6 +126,9 @@ class Moves:
         landed = world._replace(store=landing.store, sink=landing.sink)
         label = f"p{number}: {self._label(effect)}"
         yield from self._feed(landed, number, rest, landing.answer, label, effect.value)
+        if isinstance(effect.value, ef.CommitSinks) and budget.hand_backs > 0:
+            less = budget._replace(hand_backs=budget.hand_backs - 1)
+            yield from self._handed_back(world._replace(budget=less), number, rest, effect.value, label)
         if isinstance(effect.value, WRITES) and budget.lost_answers > 0:
             less = budget._replace(lost_answers=budget.lost_answers - 1)
             silence = unknown(effect.value)
@@ -129,6 +136,20 @@ class Moves:
             late = self.box(world.late.value | {Late(pipeline, effect)})
             adrift = world._replace(budget=less, late=late)
             yield from self._feed(adrift, number, rest, silence, f"{label} is delayed, its outcome unknown")
+
+    def _handed_back(
+        self, world: World, number: int, rest: Driver, asked: ef.CommitSinks, label: str
+    ) -> Iterator[Move]:
+        """The sink makes some of it visible, and hands back the rest."""
+        for done, left in hand_backs(asked.committables):
+            part = replace(asked, committables=done)
+            landing = self.ground.land(world, self.box(part), self.bounds.pipeline_of(number))
+            landed = world._replace(store=landing.store, sink=landing.sink)
+            if isinstance(landing.answer.value, ev.SinksCommitted):
+                answer = ev.SinksFailed(NOW_MS, asked.attempt, asked.checkpoint, _BUSY, left)
+                what = f"{label}, but hands back {sum(len(some) for _, some in left)}"
+                for move in self._feed(landed, number, rest, answer, what, part):
+                    yield move._replace(handed_back=True)
 
     def _failures(self, world: World, number: int, driver: Driver) -> Iterator[Move]:
         """The attempt fails, its driver lives."""

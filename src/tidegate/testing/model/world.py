@@ -51,6 +51,8 @@ class Bounds:
     """Attempts that fail while their driver lives: automatic restarts."""
     lost_answers: int = 0
     """Writes whose outcome stays unknown: landed, or landing later, or never."""
+    hand_backs: int = 0
+    """Commits of which the sink makes some visible and hands back the rest."""
     timeouts: int = 0
     """Checkpoints that are prepared but not acknowledged in time."""
     lost_messages: int = 0
@@ -205,6 +207,7 @@ class Budget(NamedTuple):
     crashes: int
     failures: int
     lost_answers: int
+    hand_backs: int
     timeouts: int
     damages: int
     losses: int

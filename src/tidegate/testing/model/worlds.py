@@ -37,6 +37,10 @@ SMALL = (
     Bounds("lost messages", starts=1, attempts=1, checkpoints=3, lost_messages=2, timeouts=2),
     Bounds("rescale", starts=2, attempts=2, checkpoints=2, crashes=1, parallelism=(2, 1)),
     Bounds("two pipelines", starts=2, attempts=1, checkpoints=1, pipelines=2),
+    Bounds("a sink hands back", starts=1, attempts=1, checkpoints=3, hand_backs=2, timeouts=1, parallelism=(2,)),
+    Bounds(
+        "a sink hands back, a crash", starts=2, attempts=2, checkpoints=1, crashes=1, hand_backs=2, parallelism=(2,)
+    ),
     Bounds("stop", starts=2, attempts=2, checkpoints=1, stops=1),
     Bounds("savepoint", starts=1, attempts=1, checkpoints=2, savepoints=1, afterwards=tuple(Afterwards)),
 )
@@ -102,6 +106,10 @@ FULL = (
         early_copies=True,
         fall_back=True,
     ),
+    Bounds(
+        "a sink hands back, late checkpoints", starts=2, attempts=2, checkpoints=2, crashes=1, timeouts=1, hand_backs=2
+    ),
+    Bounds("a sink hands back, restarts, stop", starts=2, attempts=3, checkpoints=1, failures=1, stops=1, hand_backs=2),
     Bounds("savepoint, restarts", starts=1, attempts=2, checkpoints=2, failures=1, savepoints=1, timeouts=1),
 )
 """Minutes: ``make model``."""

@@ -18,6 +18,7 @@ from tidegate.checkpoint.plan import RULE_SWITCHES, CheckpointPlan, Rules
 from tidegate.checkpoint.running import Acked, Collecting, Running, Storing, Turn
 from tidegate.model.ids import Attempt, CheckpointId
 from tidegate.model.messages import CheckpointAborted, CheckpointCommitted, CheckpointCompleted, SubtaskAcked
+from tidegate.model.snapshot import CommittablesBySink
 from tidegate.operators.sink import SinkOperator
 from tidegate.runtime.slot import SlotRuntime
 from tidegate.testing.model.world import Bounds
@@ -32,9 +33,11 @@ CRASH = Bounds("one crash", starts=2, attempts=2, checkpoints=1, crashes=1)
 TWO_CHECKPOINTS = Bounds("two checkpoints, a crash", starts=2, attempts=2, checkpoints=2, crashes=1)
 RIVALS = Bounds("two drivers", starts=2, attempts=2, checkpoints=1)
 LOST_ANSWER = Bounds("an answer is lost", starts=1, attempts=1, checkpoints=2, lost_answers=1)
+HAND_BACK = Bounds("a sink hands back", starts=1, attempts=1, checkpoints=2, timeouts=1, hand_backs=1)
 TIMEOUT = Bounds("a checkpoint times out", starts=1, attempts=1, checkpoints=2, timeouts=1)
 
 SLOW_COMMITS = Faults(commit_fails=0.6, commit_answer_lost=0.2, driver_crash=0.25, slot_crash=0.2)
+HAND_BACKS = Faults(hands_back=0.5)
 GIVEN_UP = Faults(create_fails=0.3, create_answer_lost=0.2, slot_freeze=0.2)
 REPEATS = Faults(message_repeated=0.3, message_delayed=0.3, slot_crash=0.3, driver_crash=0.1)
 
@@ -254,3 +257,39 @@ def splits_are_forgotten_on_completion(plant: Planting) -> None:
         return after, effects
 
     plant.function(lifecycle.step, wrong)
+
+
+@mutant(
+    "T3",
+    "What a sink handed back is forgotten: it never becomes visible, though the checkpoint is marked as committed: rows lost.",
+    worlds(HAND_BACK),
+)
+def a_hand_back_is_forgotten(plant: Planting) -> None:
+    def wrong(original: Any, plan: CheckpointPlan, state: State, event: Event) -> Any:
+        if isinstance(event, ev.SinksFailed) and event.left is not None:
+            event = ev.SinksCommitted(event.now_ms, event.attempt, event.checkpoint)
+        return original(plan, state, event)
+
+    plant.function(lifecycle.step, wrong)
+
+
+@mutant(
+    "T3",
+    "Of what a sink handed back the newest checkpoint is tried first: it becomes visible before the one in front of it, rows are missing.",
+    worlds(HAND_BACK),
+)
+def a_later_checkpoint_passes_one_that_was_handed_back(plant: Planting) -> None:
+    def wrong(original: Any, owed: CommittablesBySink, left: CommittablesBySink) -> CommittablesBySink:
+        rest = original(owed, left)
+        return tuple((sink, tuple(one for one in some if one.checkpoint == some[-1].checkpoint)) for sink, some in rest)
+
+    plant.function(committing.still_owed, wrong)
+
+
+@mutant(
+    "T3",
+    "What is visible is committed again with what was handed back: while one part of a target is away, all others do everything again and again.",
+    seeds(faults=HAND_BACKS),
+)
+def what_is_visible_is_tried_again_with_a_hand_back(plant: Planting) -> None:
+    plant.function(committing.still_owed, lambda original, owed, left: owed)

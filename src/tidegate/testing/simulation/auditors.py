@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields, is_dataclass
 import msgspec
 
 from tidegate.checkpoint import effects as fx
+from tidegate.checkpoint import events as ev
 from tidegate.checkpoint.layout import (
     IMPORTED,
     ChunkKey,
@@ -25,6 +26,7 @@ from tidegate.checkpoint.phases import Active, State
 from tidegate.checkpoint.statistics import Outcome
 from tidegate.model.ids import Attempt, OperatorId
 from tidegate.model.messages import SubtaskAcked, TriggerCheckpoint
+from tidegate.testing.simulation.commits import CommitAuditor
 from tidegate.testing.simulation.driver import SimulatedDriver
 from tidegate.testing.simulation.location import Location
 from tidegate.testing.simulation.setting import Setting
@@ -59,6 +61,7 @@ class LocationAuditor:
         self._failed: set[ManifestRef] = set()
         self._visible_below: dict[tuple[str, OperatorId], int] = {}
         """By driver: the splits of a source that are done in a checkpoint whose output it has seen to be visible."""
+        self._commits = CommitAuditor(setting)
         self._retained = 1
         self.completed: dict[ManifestRef, Cut] = {}
         self.last_completed_ms: int | None = None
@@ -177,6 +180,10 @@ class LocationAuditor:
 
     # --- coordinators -----------------------------------------------------------------------------------------------
 
+    def heard(self, driver: SimulatedDriver, event: ev.Event) -> None:
+        if isinstance(event, ev.SinksFailed):
+            self._commits.heard(driver.name, event)
+
     def effect(self, driver: SimulatedDriver, effect: fx.Effect) -> None:
         match effect:
             case fx.SendToSlots(TriggerCheckpoint(attempt=attempt, checkpoint=checkpoint)):
@@ -192,7 +199,10 @@ class LocationAuditor:
                     self._setting.tally.path("changed query: it goes on from a checkpoint")
                     if PASSED in manifest.stateful and PASSED not in self._manifests[manifest.ref].stateful:
                         self._setting.tally.path("changed query: a stateful operator more")
+            case fx.MarkCommitted(ref) if ref in self._manifests:
+                self._commits.marked(self._manifests[ref])
             case fx.CommitSinks(_, checkpoint):
+                self._commits.asked(driver.name, effect)
                 if not any(ref.checkpoint == checkpoint for ref in self._manifests):
                     self._setting.violate(f"checkpoint {checkpoint} is committed without a manifest")
             case fx.ForgetSplits(_, operator, below):

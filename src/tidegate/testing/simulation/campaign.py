@@ -50,6 +50,8 @@ PATHS = (
     "judged: several sinks",
     "judged: thousands of keys",
     "judged: two pipelines of one job",
+    "only what is left of a commit is asked for again",
+    "only what is left of a restored commit is asked for again",
     "refused: everything since a copy was made is missing",
     "refused: missing files were brought back",
     "refused: the newest manifest is missing",

@@ -13,8 +13,8 @@ from tidegate.checkpoint.manifest import Manifest
 from tidegate.checkpoint.phases import New, State
 from tidegate.checkpoint.plan import CheckpointPlan
 from tidegate.checkpoint.savepoint import perform_export
-from tidegate.checkpoint.storing import StorageEffect, failure_of, perform
-from tidegate.model.errors import TidegateError
+from tidegate.checkpoint.storing import StorageEffect, perform
+from tidegate.checkpoint.visibility import perform_commit
 from tidegate.model.ids import Attempt, OperatorId
 from tidegate.model.snapshot import Published
 from tidegate.plan.graph import JobGraph
@@ -31,7 +31,9 @@ SILENCE_MS = 8_000
 
 
 class Watch(Protocol):
-    """Auditors see what a coordinator wants before it happens, and what it has become."""
+    """Auditors see what a coordinator hears, what it wants before it happens, and what it has become."""
+
+    def heard(self, driver: SimulatedDriver, event: ev.Event) -> None: ...
 
     def effect(self, driver: SimulatedDriver, effect: fx.Effect) -> None: ...
 
@@ -123,6 +125,7 @@ class SimulatedDriver:
         if self.frozen:
             self._agenda.after(self._frozen_until_ms - self._agenda.now_ms + 1, lambda: self.post(event))
             return
+        self._watch.heard(self, event)
         self._state, effects = step(self.start.plan, self._state, event)
         if effects or not isinstance(event, ev.ClockTicked):
             self._agenda.note(self.name, tell(event))
@@ -229,14 +232,7 @@ class SimulatedDriver:
     def _commit(self, effect: fx.CommitSinks) -> None:
         if self.after_thaw(lambda: self._commit(effect)) or not self._still_happens():
             return
-        now_ms = self.clock.now_ms()
-        try:
-            for _, committables in effect.committables:
-                self._setting.outside.commit(committables)
-        except TidegateError as error:
-            self._answer(ev.SinksFailed(now_ms, effect.attempt, effect.checkpoint, failure_of(error)))
-        else:
-            self._answer(ev.SinksCommitted(now_ms, effect.attempt, effect.checkpoint))
+        self._answer(perform_commit(effect, self._setting.outside.commit, self.clock.now_ms))
 
     def _sweep(self, effect: fx.SweepSinks) -> None:
         if self.after_thaw(lambda: self._sweep(effect)) or not self._still_happens():

@@ -118,6 +118,10 @@ class Faults:
     change_query: float = _fault(0.8)
     """A person starts the query again with a filter, a projection or a stateful operator more or fewer (per start)."""
 
+    # Sinks once more
+    hands_back: float = _fault(0.3)
+    """A sink makes some of what it was asked for visible, in order, and hands back the rest (per commit)."""
+
     @property
     def kinds(self) -> tuple[str, ...]:
         return tuple(one.name for one in fields(self))

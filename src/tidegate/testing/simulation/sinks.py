@@ -16,7 +16,7 @@ import polars as pl
 from tidegate.model.errors import Unavailable
 from tidegate.model.ids import Attempt, CheckpointId, OperatorId, SlotIndex
 from tidegate.model.output_mode import OutputMode
-from tidegate.model.snapshot import Committable, Published
+from tidegate.model.snapshot import Committable, HandedBack, Published
 from tidegate.plan.relational import Sink
 from tidegate.ports.sink import SinkWriter
 from tidegate.testing.simulation.agenda import Agenda
@@ -87,8 +87,8 @@ class SimulatedOutside:
             return self._agenda.random.randint(1_000, 6_000)
         return self._agenda.random.randint(1, 80)
 
-    def commit(self, committables: tuple[Committable, ...]) -> None:
-        """May fail before, in the middle or after. Safe to repeat."""
+    def commit(self, sink: OperatorId, committables: tuple[Committable, ...]) -> HandedBack | None:
+        """May fail before, in the middle or after, or hand some back. Safe to repeat."""
         if self._agenda.chance(self.faults.commit_fails):
             self._tally.fault("commit_fails")
             raise Unavailable("the sink did not commit")
@@ -96,6 +96,8 @@ class SimulatedOutside:
             self._tally.fault("commit_lands_late")
             self._agenda.soon(500, 6_000, lambda: self._land(committables))
             raise Unavailable("no answer from the sink yet")
+        if self.faults.hands_back and self._agenda.chance(self.faults.hands_back):
+            return self._hand_back(sink, committables)
         partly = len(committables) > 1 and self._agenda.chance(self.faults.commit_partly)
         for committable in committables[: len(committables) // 2] if partly else committables:
             self._commit_one(msgspec.msgpack.decode(committable.payload, type=Transaction))
@@ -105,6 +107,23 @@ class SimulatedOutside:
         if self._agenda.chance(self.faults.commit_answer_lost):
             self._tally.fault("commit_answer_lost")
             raise Unavailable("no answer from the sink")
+        return None
+
+    def _hand_back(self, sink: OperatorId, committables: tuple[Committable, ...]) -> HandedBack:
+        """Any of one checkpoint, one at least, and all of later ones."""
+        self._tally.fault("hands_back")
+        stuck = self._agenda.random.choice(committables)
+        left = tuple(
+            one
+            for one in committables
+            if one == stuck
+            or one.checkpoint > stuck.checkpoint
+            or (one.checkpoint == stuck.checkpoint and self._agenda.chance(0.5))
+        )
+        for committable in committables:
+            if committable not in left:
+                self._commit_one(msgspec.msgpack.decode(committable.payload, type=Transaction))
+        return HandedBack(left, Unavailable(f"{sink} could not commit {len(left)} yet"))
 
     def _land(self, committables: tuple[Committable, ...]) -> None:
         self._agenda.note("outside", "a commit lands late")

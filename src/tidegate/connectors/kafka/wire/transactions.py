@@ -6,7 +6,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from tidegate.connectors.kafka.wire import producing
 from tidegate.connectors.kafka.wire.brokers import PATIENCE_SECONDS, Brokers
@@ -23,7 +23,7 @@ from tidegate.connectors.kafka.wire.requests import (
     init_producer_id,
     list_transactions,
 )
-from tidegate.model.errors import InvalidQuery
+from tidegate.model.errors import InvalidQuery, Unavailable
 
 Answer = TypeVar("Answer")
 Result = TypeVar("Result")
@@ -43,6 +43,17 @@ class Handle:
     epoch: int
 
 
+class Ends(NamedTuple):
+    """What became of transactions that were to be ended. Those in neither field are ended, or were already."""
+
+    refused: dict[Handle, int]
+    """Those that cannot be ended that way, with the brokers' error codes."""
+    unanswered: tuple[Handle, ...] = ()
+    """Those whose coordinator has not ended them in time: they may be asked for again."""
+    trouble: Unavailable | None = None
+    """Why it has not."""
+
+
 class Transactions(Brokers):
     """Connections are kept; any number may exist at once. Not for several threads at a time."""
 
@@ -60,31 +71,37 @@ class Transactions(Brokers):
                 hint="exactly-once output needs Kafka 3.0 or later; at-least-once works with older ones",
             )
 
-    def end_all(self, handles: Sequence[Handle], *, commit: bool) -> dict[Handle, int]:
-        """Ends them; returns the error codes of those that are not (or were not already) ended that way."""
+    def end_all(self, handles: Sequence[Handle], *, commit: bool) -> Ends:
+        """Each is asked for until its coordinator answers, or until patience ends. One that does not answer holds up no other."""
         refused: dict[Handle, int] = {}
-        left = list(handles)
-
-        def once() -> None:
-            nonlocal left
-            again: list[Handle] = []
-            last = 0
-            for address, group in self._by_coordinator(left):
-                asked = [end_transaction(h.transactional_id, h.producer_id, h.epoch, commit=commit) for h in group]
-                for handle, error in zip(group, self._ask_all(address, asked), strict=True):
-                    if error in RETRIABLE:
-                        last = error
-                        again.append(handle)
-                        self._coordinators.pop(handle.transactional_id, None)
-                    elif error:
-                        refused[handle] = error
-            left = again
-            if left:
-                raise Refused(last, f"the end of {left[0].transactional_id}")
-
+        left = dict.fromkeys(handles)
         if left:
-            self._patiently("the end of a transaction", once)
-        return refused
+            try:
+                self._patiently("the end of a transaction", lambda: self._end_once(left, refused, commit=commit))
+            except Unavailable as error:
+                return Ends(refused, tuple(left), error)
+        return Ends(refused)
+
+    def _end_once(self, left: dict[Handle, None], refused: dict[Handle, int], *, commit: bool) -> None:
+        """Whatever is decided leaves ``left`` at once: it is not ended again."""
+        groups, troubles = self._by_coordinator(tuple(left))
+        for address, group in groups:
+            asked = [end_transaction(h.transactional_id, h.producer_id, h.epoch, commit=commit) for h in group]
+            try:
+                answers = self._ask_all(address, asked)
+            except OSError as error:
+                troubles.append(error)
+                continue
+            for handle, error in zip(group, answers, strict=True):
+                if error in RETRIABLE:
+                    self._coordinators.pop(handle.transactional_id, None)
+                    troubles.append(Refused(error, f"the end of {handle.transactional_id}"))
+                    continue
+                del left[handle]
+                if error:
+                    refused[handle] = error
+        if troubles:
+            raise troubles[0]
 
     def describe(self, transactional_id: str) -> Described:
         def once() -> Described:
@@ -138,11 +155,20 @@ class Transactions(Brokers):
 
         return self._patiently("the list of transactions", once)
 
-    def _by_coordinator(self, handles: Iterable[Handle]) -> list[tuple[Address, list[Handle]]]:
+    def _by_coordinator(
+        self, handles: Iterable[Handle]
+    ) -> tuple[list[tuple[Address, list[Handle]]], list[OSError | Refused]]:
+        """And why some have none at the moment."""
         groups: dict[Address, list[Handle]] = {}
+        troubles: list[OSError | Refused] = []
         for handle in handles:
-            groups.setdefault(self._coordinator(handle.transactional_id), []).append(handle)
-        return list(groups.items())
+            try:
+                groups.setdefault(self._coordinator(handle.transactional_id), []).append(handle)
+            except Refused as error:
+                if error.code not in RETRIABLE:
+                    raise
+                troubles.append(error)
+        return list(groups.items()), troubles
 
     def _coordinator(self, transactional_id: str) -> Address:
         known = self._coordinators.get(transactional_id)
