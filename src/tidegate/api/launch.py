@@ -21,7 +21,7 @@ from tidegate.catalyst.static_joins import forget_listings
 from tidegate.catalyst.together import together
 from tidegate.catalyst.translate import SinkRequest, Translation, read_query
 from tidegate.connectors.python_source.payload import pack
-from tidegate.connectors.registry import SINKS, unknown_sink
+from tidegate.connectors.registry import sink_kind, unknown_sink
 from tidegate.model.errors import InvalidQuery
 from tidegate.model.output_mode import OutputMode
 from tidegate.plan.relational import Sink
@@ -29,9 +29,6 @@ from tidegate.spark.checks import check_session, refuse_connect
 from tidegate.storage.rocksdb_entries import check_backend
 
 log = logging.getLogger("tidegate")
-
-TEMPORARY_LOCATION_FORMATS = ("memory", "console", "noop", "foreach", FOREACH_BATCH)
-"""Sinks that do not outlive the query, so that a checkpoint location may be made up for them, as Spark does."""
 
 
 def launch(request: QueryRequest) -> StreamingQuery:
@@ -85,7 +82,8 @@ def read_request(request: QueryRequest, options: QueryOptions, names: Names) -> 
 
 def python_writer(request: QueryRequest, options: QueryOptions) -> bytes:
     """The user's data source that the query writes with; empty for a sink of ours."""
-    kind = None if request.format in SINKS else registered(request.df.sparkSession, request.format)
+    known = sink_kind(request.format)
+    kind = None if known is not None else registered(request.df.sparkSession, request.format)
     return b"" if kind is None else pack(kind, options.sink, request.df.schema)
 
 
@@ -121,7 +119,8 @@ def parse_mode(text: str) -> OutputMode:
 
 def refuse_early(request: QueryRequest, options: QueryOptions, session: SparkSession) -> None:
     """What can be seen without the query itself: reading it computes its static sides, and those are Spark jobs."""
-    if request.format not in SINKS and registered(session, request.format) is None:
+    kind = sink_kind(request.format)
+    if kind is None and registered(session, request.format) is None:
         raise unknown_sink(request.format)
     if request.format == FOREACH_BATCH and request.function is None:
         raise InvalidQuery(
@@ -129,7 +128,7 @@ def refuse_early(request: QueryRequest, options: QueryOptions, session: SparkSes
         )
     check_backend(str(options.config.get("state_backend", "memory")))
     named = options.checkpoint_location or session.conf.get("spark.sql.streaming.checkpointLocation", None)
-    if not named and request.format not in TEMPORARY_LOCATION_FORMATS:
+    if not named and (kind is None or kind.OUTLIVES_QUERY):
         raise InvalidQuery(
             f"a query that writes {request.format} needs a checkpoint location",
             hint='set .option("checkpointLocation", "/a/durable/place"): what the query has read and written is kept there',

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
 
-from tidegate.api.foreach_batch import FORMAT as FOREACH_BATCH
 from tidegate.api.foreach_batch import BatchFunction
 from tidegate.api.settings import QueryOptions
 from tidegate.api.triggers import Trigger
+from tidegate.connectors.registry import sink_kind
 from tidegate.plan.relational import Sink
+from tidegate.ports.spec import SparkJobs
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,8 @@ class PipelineRequest:
     @property
     def spare(self) -> bool:
         """Whether Spark jobs are to be expected beside the slots."""
-        return any(request.format in ("memory", FOREACH_BATCH) for request in self.requests)
+        kinds = (sink_kind(request.format) for request in self.requests)
+        return any(kind is not None and kind.SPARK_JOBS is not SparkJobs.NEVER for kind in kinds)
 
     @property
     def calls_functions(self) -> bool:

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 from tidegate.model.ids import Attempt, OperatorId, SlotIndex
 from tidegate.model.output_mode import OutputMode
@@ -60,12 +60,14 @@ class SinkConnector(ConnectorSide, ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class LegacySource(SourceSpec):
-    package: str
     options: dict[str, str] = field(repr=False)
     payload: bytes = field(default=b"", repr=False)
 
+    PACKAGE: ClassVar[str]
+
     @classmethod
-    def of(cls, package: str, asked: ConnectorRequest) -> Self:
+    def parse(cls, asked: ConnectorRequest) -> Self:
+        package = cls.PACKAGE
         options = dict(sorted(asked.options.items()))
         if package == "files" and "timezone" not in map(str.lower, options):
             options["timezone"] = asked.zone
@@ -73,7 +75,6 @@ class LegacySource(SourceSpec):
             format=asked.format,
             schema=asked.schema,
             shown=shown_options(options),
-            package=package,
             options=options,
             payload=asked.payload,
         )
@@ -90,11 +91,11 @@ class LegacySource(SourceSpec):
 
     def enumerator(self, context: EnumeratorContext) -> SplitEnumerator:
         scan = self._scan((), (), context.event_time, context.operator)
-        return _at_home(_module(self.package).enumerator(scan, context), context)
+        return _at_home(_module(self.PACKAGE).enumerator(scan, context), context)
 
     def reader(self, context: ReaderContext) -> SourceConnector:
         scan = self._scan(context.columns, context.schema, operator=context.operator)
-        return _at_home(_module(self.package).source(scan), context)
+        return _at_home(_module(self.PACKAGE).source(scan), context)
 
     def _scan(
         self,
@@ -117,12 +118,14 @@ class LegacySource(SourceSpec):
 
 @dataclass(frozen=True, kw_only=True)
 class LegacySink(SinkSpec):
-    package: str
     options: dict[str, str] = field(repr=False)
     payload: bytes = field(default=b"", repr=False)
 
+    PACKAGE: ClassVar[str]
+
     @classmethod
-    def of(cls, package: str, asked: ConnectorRequest) -> Self:
+    def parse(cls, asked: ConnectorRequest) -> Self:
+        package = cls.PACKAGE
         options = dict(asked.options)
         if package == "files" and asked.zone != "UTC" and "timezone" not in map(str.lower, options):
             options["timeZone"] = asked.zone
@@ -132,7 +135,6 @@ class LegacySink(SinkSpec):
             mode=asked.mode,
             partition_by=asked.partition_by,
             shown=shown_options(options),
-            package=package,
             options=options,
             payload=asked.payload,
         )
@@ -157,17 +159,17 @@ class LegacySink(SinkSpec):
 
     def writer(self, context: WriterContext) -> SinkWriter:
         sink = self._sink(context)
-        connector = _at_home(_module(self.package).sink(sink), context)
+        connector = _at_home(_module(self.PACKAGE).sink(sink), context)
         connector.use(context.store)
         return connector.writer(sink, context.attempt, context.subtask)
 
     def committer(self, context: CommitterContext) -> SinkCommitter:
-        committer = _at_home(_module(self.package).committer(self._sink(context)), context)
+        committer = _at_home(_module(self.PACKAGE).committer(self._sink(context)), context)
         committer.use(context.store)
         return committer
 
     def _connector(self) -> SinkConnector:
-        return _module(self.package).sink(self._sink(None))
+        return _module(self.PACKAGE).sink(self._sink(None))
 
     def _sink(self, context: SinkContext | None) -> Sink:
         own = {}
