@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import cast
+
 from tidegate.checkpoint import layout
 from tidegate.connectors.files.staging import StagingNames
 from tidegate.connectors.kafka.names import DEFAULT_PREFIX, TransactionNames
@@ -10,6 +13,7 @@ from tidegate.connectors.legacy import Sink
 from tidegate.connectors.postgres.names import SinkNames
 from tidegate.model.ids import Attempt, CheckpointId, OperatorId, SlotIndex
 from tidegate.model.types import LONG, Field
+from tidegate.ports.context import SinkContext
 
 
 def names() -> dict[str, str]:
@@ -24,6 +28,7 @@ def names() -> dict[str, str]:
         schema=(Field("v", LONG),),
     )
     staged = StagingNames.of(node)
+    lake = SinkName.of(cast(SinkContext, SimpleNamespace(pipeline="0123456789abcdef", operator=operator)))
     return {
         "claim": layout.claim_key(attempt),
         "restored": layout.restored_key(attempt),
@@ -39,5 +44,5 @@ def names() -> dict[str, str]:
         "transaction of Kafka": TransactionNames.of(node, DEFAULT_PREFIX).name(attempt, slot, 2),
         "group of Kafka": TransactionNames.of(node, DEFAULT_PREFIX).group,
         "transaction of PostgreSQL": SinkNames.of(node).transaction(attempt, slot, checkpoint),
-        "notes of tables": f"{DIRECTORY}/{SinkName.of(node).pipeline}/{SinkName.of(node).sink}",
+        "notes of tables": f"{DIRECTORY}/{lake.pipeline}/{lake.sink}",
     }

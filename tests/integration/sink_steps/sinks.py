@@ -320,19 +320,19 @@ def kafka_broker(folder: Path) -> Iterator[MakeTarget]:
         yield lambda _: Kafka(broker, broker.topic(partitions=2))
 
 
-FILE_MODULES = ("tidegate.connectors.files.format",)
+FILE_MODULES = ("tidegate.connectors.files.spec",)
 ADAPTERS = {
     "parquet": Adapter("Parquet", files, FILE_MODULES),
     "parquet-s3": Adapter(
         "Parquet on S3", files_on_s3, (*FILE_MODULES, "tidegate.storage.object_files", "obstore.store")
     ),
-    "delta": Adapter("Delta", delta, ("tidegate.connectors.delta.format",)),
-    "iceberg": Adapter("Iceberg", iceberg, ("tidegate.connectors.iceberg.format", "pyiceberg.catalog.sql")),
-    "postgres": Adapter("PostgreSQL", lambda _: postgres_server({}), ("tidegate.connectors.postgres.format",)),
+    "delta": Adapter("Delta", delta, ("tidegate.connectors.delta.spec",)),
+    "iceberg": Adapter("Iceberg", iceberg, ("tidegate.connectors.iceberg.spec", "pyiceberg.catalog.sql")),
+    "postgres": Adapter("PostgreSQL", lambda _: postgres_server({}), ("tidegate.connectors.postgres.spec",)),
     "postgres-upsert": Adapter(
-        "PostgreSQL, upsert", lambda _: postgres_server({"keys": "id"}), ("tidegate.connectors.postgres.format",)
+        "PostgreSQL, upsert", lambda _: postgres_server({"keys": "id"}), ("tidegate.connectors.postgres.spec",)
     ),
-    "kafka": Adapter("Kafka", kafka_broker, ("tidegate.connectors.kafka.format",)),
-    "foreachBatch": Adapter("`foreachBatch`", foreach_batch, ("tidegate.connectors.foreach_batch.format",)),
-    "python": Adapter("Python data source", python_sink, ("tidegate.connectors.python_sink.format",)),
+    "kafka": Adapter("Kafka", kafka_broker, ("tidegate.connectors.kafka.spec",)),
+    "foreachBatch": Adapter("`foreachBatch`", foreach_batch, ("tidegate.connectors.foreach_batch.spec",)),
+    "python": Adapter("Python data source", python_sink, ("tidegate.connectors.python_sink.spec",)),
 }

@@ -11,7 +11,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaProtocolError
 from deltalake.transaction import AddAction
 
-from tidegate.connectors.delta.config import parse_sink
+from tidegate.connectors.delta.config import DeltaConfig
 from tidegate.connectors.delta.files import DeltaFile, decode
 from tidegate.connectors.delta.restored import restored_to
 from tidegate.connectors.delta.table import ensure_table, open_table, partition_columns, storage_of
@@ -20,10 +20,11 @@ from tidegate.connectors.lake.notes import SinkName, StagingNotes, file_name
 from tidegate.connectors.lake.pending import newer, refuse_lost
 from tidegate.connectors.lake.racing import until_accepted
 from tidegate.connectors.lake.storage import failed, in_short
-from tidegate.connectors.legacy import Sink
 from tidegate.model.errors import InvalidQuery
 from tidegate.model.ids import Attempt, CheckpointId
 from tidegate.model.snapshot import Committable, Published
+from tidegate.model.types import Schema
+from tidegate.ports.context import CommitterContext
 from tidegate.ports.sink import SinkCommitter
 
 ATTEMPT_UNIT = 10**10
@@ -36,10 +37,10 @@ class DeltaCommitter(SinkCommitter):
 
     forgets = False
 
-    def __init__(self, sink: Sink) -> None:
-        self._config = parse_sink(sink, warn=True)
-        self._name = SinkName.of(sink)
-        self._table = ensure_table(self._config, sink.schema)
+    def __init__(self, config: DeltaConfig, schema: Schema, context: CommitterContext) -> None:
+        self._config = config
+        self._name = SinkName.of(context)
+        self._table = ensure_table(config, schema)
         self._storage = storage_of(self._config)
         self._notes = StagingNotes(self._storage, "", self._name)
         self._looked = False

@@ -10,41 +10,34 @@ import msgspec
 import polars as pl
 import pyarrow as pa
 
-from tidegate.connectors.delta.config import parse_sink
+from tidegate.connectors.delta.config import DeltaConfig
 from tidegate.connectors.delta.files import DeltaFile, DeltaFilesToCommit
 from tidegate.connectors.delta.statistics import statistics_of
 from tidegate.connectors.delta.table import open_table, partition_columns, storage_of
 from tidegate.connectors.files.partitions import NULL_NAME, escaped
 from tidegate.connectors.lake.notes import FileNames, SinkName, StagingNotes
 from tidegate.connectors.lake.writer import DataFileLayout, TableWriter, WrittenFile
-from tidegate.connectors.legacy import Sink, SinkConnector
 from tidegate.model import types as t
-from tidegate.model.ids import Attempt, SlotIndex
 from tidegate.operators.columns import arrow_type
+from tidegate.ports.context import WriterContext
 
 
-class DeltaSink(SinkConnector):
-    """Slot side."""
-
-    guarantee = "exactly_once"
-
-    def writer(self, sink: Sink, attempt: Attempt, subtask: SlotIndex) -> TableWriter:
-        config = parse_sink(sink)
-        keys = partition_columns(open_table(config))
-        stored = tuple(field for field in sink.schema if field.name not in keys)
-        # Every column may hold nulls, as in the files Spark writes.
-        arrow = pa.schema([pa.field(field.name, arrow_type(field.type)) for field in stored])
-        layout = DataFileLayout(stored, arrow, {"compression": config.codec}, config.rows_max)
-        name = SinkName.of(sink)
-        storage = storage_of(config)
-        return TableWriter(
-            layout,
-            DeltaDivision(sink.schema, keys),
-            storage,
-            StagingNotes(storage, "", name),
-            FileNames(name, attempt, subtask, config.extension),
-            whole=config.whole,
-        )
+def delta_writer(config: DeltaConfig, schema: t.Schema, context: WriterContext) -> TableWriter:
+    keys = partition_columns(open_table(config))
+    stored = tuple(field for field in schema if field.name not in keys)
+    # Every column may hold nulls, as in the files Spark writes.
+    arrow = pa.schema([pa.field(field.name, arrow_type(field.type)) for field in stored])
+    layout = DataFileLayout(stored, arrow, {"compression": config.codec}, config.rows_max)
+    name = SinkName.of(context)
+    storage = storage_of(config)
+    return TableWriter(
+        layout,
+        DeltaDivision(schema, keys),
+        storage,
+        StagingNotes(storage, "", name),
+        FileNames(name, context.attempt, context.subtask, config.extension),
+        whole=config.whole,
+    )
 
 
 class DeltaDivision:

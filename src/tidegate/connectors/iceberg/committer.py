@@ -17,17 +17,18 @@ from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.table import Table, Transaction
 from pyiceberg.table.snapshots import Snapshot
 
-from tidegate.connectors.iceberg.config import parse_sink
+from tidegate.connectors.iceberg.config import IcebergConfig
 from tidegate.connectors.iceberg.files import IcebergFile, decode, entry
 from tidegate.connectors.iceberg.table import IcebergTables, explained, storage_of
 from tidegate.connectors.lake.memory import Known, newest, numbers_only, prepared_for, remembered, warn_of_older_copy
 from tidegate.connectors.lake.notes import SinkName, StagingNotes, file_name
 from tidegate.connectors.lake.pending import newer, refuse_lost
 from tidegate.connectors.lake.racing import until_accepted
-from tidegate.connectors.legacy import Sink
 from tidegate.model.errors import InvalidQuery
 from tidegate.model.ids import Attempt, CheckpointId
 from tidegate.model.snapshot import Committable, Published
+from tidegate.model.types import Schema
+from tidegate.ports.context import CommitterContext
 from tidegate.ports.sink import SinkCommitter
 
 REFUSALS = (CommitFailedException, ValidationException)
@@ -45,11 +46,11 @@ class IcebergCommitter(SinkCommitter):
 
     forgets = False
 
-    def __init__(self, sink: Sink) -> None:
-        self._config = parse_sink(sink, warn=True)
-        self._name = SinkName.of(sink)
-        self._tables = IcebergTables(self._config)
-        self._files = _Files(self._name, self._tables.ensure(sink.schema))
+    def __init__(self, config: IcebergConfig, schema: Schema, context: CommitterContext) -> None:
+        self._config = config
+        self._name = SinkName.of(context)
+        self._tables = IcebergTables(config)
+        self._files = _Files(self._name, self._tables.ensure(schema))
         self._looked = False
         self._known = Known(f"Iceberg table {self._config.table}")
 

@@ -14,37 +14,31 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.transforms import VoidTransform
 
-from tidegate.connectors.iceberg.config import parse_sink
+from tidegate.connectors.iceberg.config import IcebergConfig
 from tidegate.connectors.iceberg.files import IcebergFilesToCommit, described, partition_bytes
 from tidegate.connectors.iceberg.table import IcebergTables, storage_of
 from tidegate.connectors.lake.notes import FileNames, SinkName, StagingNotes
 from tidegate.connectors.lake.writer import DataFileLayout, TableWriter, WrittenFile
-from tidegate.connectors.legacy import Sink, SinkConnector
-from tidegate.model.ids import Attempt, SlotIndex
+from tidegate.model import types as t
+from tidegate.ports.context import WriterContext
 
 _CODECS = {"uncompressed": "none"}
 _KEY = "partition key {}"
 
 
-class IcebergSink(SinkConnector):
-    """Slot side."""
-
-    guarantee = "exactly_once"
-
-    def writer(self, sink: Sink, attempt: Attempt, subtask: SlotIndex) -> TableWriter:
-        config = parse_sink(sink)
-        table = IcebergTables(config).load()
-        stored, layout = _layout(sink, table, config.rows_max)
-        name = SinkName.of(sink)
-        storage = storage_of(table)
-        return TableWriter(
-            layout,
-            IcebergDivision(table, stored),
-            storage,
-            StagingNotes(storage, table.location(), name),
-            FileNames(name, attempt, subtask, "parquet"),
-            whole=config.whole,
-        )
+def iceberg_writer(config: IcebergConfig, schema: t.Schema, context: WriterContext) -> TableWriter:
+    table = IcebergTables(config).load()
+    stored, layout = _layout(schema, table, config.rows_max)
+    name = SinkName.of(context)
+    storage = storage_of(table)
+    return TableWriter(
+        layout,
+        IcebergDivision(table, stored),
+        storage,
+        StagingNotes(storage, table.location(), name),
+        FileNames(name, context.attempt, context.subtask, "parquet"),
+        whole=config.whole,
+    )
 
 
 class IcebergDivision:
@@ -102,9 +96,9 @@ class IcebergDivision:
         return partition_bytes(values, self._spec, self._table.schema())
 
 
-def _layout(sink: Sink, table: Table, rows_max: int) -> tuple[Schema, DataFileLayout]:
+def _layout(schema: t.Schema, table: Table, rows_max: int) -> tuple[Schema, DataFileLayout]:
     """The table's columns that the result has, in the table's order, with field ids: a column may be renamed later."""
-    kinds = {field.name: field for field in sink.schema}
+    kinds = {field.name: field for field in schema}
     stored = Schema(*(field for field in table.schema().fields if field.name in kinds))
     properties = table.properties
     codec = properties.get("write.parquet.compression-codec", "zstd").lower()

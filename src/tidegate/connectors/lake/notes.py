@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from uuid import uuid4
 
 from tidegate.connectors.lake.storage import TableStorage
-from tidegate.connectors.legacy import Sink
-from tidegate.connectors.ownership import pipeline_of, safe
+from tidegate.connectors.ownership import safe
 from tidegate.model.ids import Attempt, SlotIndex
+from tidegate.ports.context import SinkContext
 
 DIRECTORY = "_tidegate/staged"
 """Spark, Delta's VACUUM and Iceberg's clean-up skip names that begin with an underscore."""
@@ -35,8 +35,8 @@ class SinkName:
     sink: str
 
     @classmethod
-    def of(cls, sink: Sink) -> SinkName:
-        return cls(safe(pipeline_of(sink)), safe(sink.id))
+    def of(cls, context: SinkContext) -> SinkName:
+        return cls(safe(context.pipeline), safe(context.operator))
 
 
 def attempt_of(note: str) -> Attempt | None:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from tidegate.connectors.legacy import Sink
-from tidegate.connectors.options import refuse_unknown_partitions
 from tidegate.model import types as t
 from tidegate.model.errors import InvalidQuery
 from tidegate.model.output_mode import OutputMode
+from tidegate.ports.spec import ConnectorRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +62,7 @@ def refuse_mismatch(table: str, result: t.Schema, columns: Sequence[TableColumn]
     return missing
 
 
-def refuse_unwritable(sink: Sink) -> None:
+def refuse_unwritable(sink: ConnectorRequest) -> None:
     """Types, modes and partition columns that no table can hold, found before the query starts."""
     for field in sink.schema:
         reason = _unwritable(field.type)
@@ -72,7 +71,6 @@ def refuse_unwritable(sink: Sink) -> None:
                 f"column {field.name!r} is a {t.simple_string(field.type)}: the {sink.format} sink cannot write {reason}",
                 hint="convert it in the query (cast, or leave it out)",
             )
-    refuse_unknown_partitions(sink)
     if sink.mode is OutputMode.UPDATE:
         raise InvalidQuery(
             f"the {sink.format} sink cannot take back rows: output mode update is refused",
