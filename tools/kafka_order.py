@@ -34,8 +34,8 @@ from storm_program import NEVER, PROCESS_KINDS, Kind, Weather, arguments, in_a_f
 from storming import Storm, what_is_missing  # noqa: E402
 from tests.servers.kafka import Broker, kafka_broker  # noqa: E402
 
+from tidegate.connectors.kafka.sink.writer import PlainWriter  # noqa: E402
 from tidegate.connectors.kafka.sink_config import parse_sink  # noqa: E402
-from tidegate.connectors.kafka.writer import PlainWriter  # noqa: E402
 from tidegate.model.ids import CheckpointId, OperatorId  # noqa: E402
 from tidegate.model.types import INTEGER, STRING, Field  # noqa: E402
 from tidegate.plan.relational import Sink  # noqa: E402

@@ -17,7 +17,7 @@ from tests.servers.kafka import QUIET, Broker
 
 import tidegate
 from tidegate.connectors.kafka import register
-from tidegate.connectors.kafka.wire.transactions import Transactions
+from tidegate.connectors.kafka.client.transactions import Transactions
 from tidegate.model.errors import InvalidQuery
 
 pytestmark = pytest.mark.spark

@@ -16,7 +16,7 @@ from tidegate.checkpoint import manifest as m
 from tidegate.checkpoint.savepoint import Savepoint
 from tidegate.connectors.files import splits as files
 from tidegate.connectors.foreach_batch.parts import BatchPart, decode_rows, encode_rows
-from tidegate.connectors.kafka import splits as kafka
+from tidegate.connectors.kafka.source import splits as kafka
 from tidegate.model.batch_ids import BatchIds, Numbering
 from tidegate.model.elements import CheckpointKind
 from tidegate.model.ids import Attempt, BatchId, CheckpointId, OperatorId, PipelineId, SlotIndex

@@ -7,7 +7,7 @@ from typing import cast
 
 from tidegate.checkpoint import layout
 from tidegate.connectors.files.staging import StagingNames
-from tidegate.connectors.kafka.names import DEFAULT_PREFIX, TransactionNames
+from tidegate.connectors.kafka.sink.names import DEFAULT_PREFIX, TransactionNames
 from tidegate.connectors.lake.notes import DIRECTORY, SinkName
 from tidegate.connectors.legacy import Sink
 from tidegate.connectors.postgres.names import SinkNames

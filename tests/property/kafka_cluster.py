@@ -10,16 +10,16 @@ from typing import Any
 
 from tests.unit.connectors.kafka_batches import COMMIT_MARKER, CONTROL, TRANSACTIONAL, Batch
 
-from tidegate.connectors.kafka.selection import Place
-from tidegate.connectors.kafka.splits import EARLIEST
-from tidegate.connectors.kafka.stream import Stream
-from tidegate.connectors.kafka.wire.brokers import Brokers
-from tidegate.connectors.kafka.wire.errors import Code
-from tidegate.connectors.kafka.wire.exchange import Outcome
-from tidegate.connectors.kafka.wire.fetching import Aborted, Fetch, FetchedPartition
-from tidegate.connectors.kafka.wire.pipeline import SPARE_BYTES
-from tidegate.connectors.kafka.wire.producing import Topic
-from tidegate.connectors.kafka.wire.requests import Address
+from tidegate.connectors.kafka.client.brokers import Brokers
+from tidegate.connectors.kafka.client.exchange import Outcome
+from tidegate.connectors.kafka.client.stream import Stream
+from tidegate.connectors.kafka.protocol.codec import SPARE_BYTES
+from tidegate.connectors.kafka.protocol.errors import Code
+from tidegate.connectors.kafka.protocol.fetching import Aborted, Fetch, FetchedPartition
+from tidegate.connectors.kafka.protocol.metadata import TopicLeaders
+from tidegate.connectors.kafka.protocol.requests import Address
+from tidegate.connectors.kafka.source.selection import Place
+from tidegate.connectors.kafka.source.splits import EARLIEST
 from tidegate.model.errors import Unavailable
 
 TOPIC = "orders"
@@ -114,10 +114,10 @@ class Cluster(Brokers):
         self.leaders: dict[Place, Address | None] = dict.fromkeys(self.logs, self.addresses[0])
         self.down: set[Address] = set()
 
-    def topics(self, names: Sequence[str]) -> dict[str, Topic]:
+    def topics(self, names: Sequence[str]) -> dict[str, TopicLeaders]:
         if len(self.down) == len(self.addresses):
             raise Unavailable("nobody answers")
-        return {TOPIC: Topic(0, {number: leader for (_, number), leader in self.leaders.items()})}
+        return {TOPIC: TopicLeaders(0, {number: leader for (_, number), leader in self.leaders.items()})}
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from tests.property.kafka_cluster import TOPIC, Cluster, Wire
 
-from tidegate.connectors.kafka import fetcher as fetcher_module
-from tidegate.connectors.kafka import partition_leaders
-from tidegate.connectors.kafka.columnar_consumer import unpacked_rows
-from tidegate.connectors.kafka.fetcher import Fetcher
-from tidegate.connectors.kafka.selection import Place
-from tidegate.connectors.kafka.splits import EARLIEST
-from tidegate.connectors.kafka.stream import Stream
-from tidegate.connectors.kafka.unpacking import joined
-from tidegate.connectors.kafka.wire.fetching import Limits
+from tidegate.connectors.kafka.client import fetcher as fetcher_module
+from tidegate.connectors.kafka.client import partition_leaders
+from tidegate.connectors.kafka.client.fetcher import Fetcher
+from tidegate.connectors.kafka.client.stream import Stream
+from tidegate.connectors.kafka.protocol.fetching import Limits
+from tidegate.connectors.kafka.protocol.unpacking import joined
+from tidegate.connectors.kafka.source.consumer import unpacked_rows
+from tidegate.connectors.kafka.source.selection import Place
+from tidegate.connectors.kafka.source.splits import EARLIEST
 
 PARTITIONS, BROKERS = 2, 2
 PLACES = st.integers(0, PARTITIONS - 1).map(lambda number: (TOPIC, number))

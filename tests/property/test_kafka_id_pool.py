@@ -6,7 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from tidegate.connectors.kafka.pool import IdPool
+from tidegate.connectors.kafka.sink.id_pool import IdPool
 from tidegate.model.ids import CheckpointId
 
 Prepared = tuple[int, int]

@@ -108,6 +108,10 @@ class Broker:
         self._admin: AdminClient | None = None
 
     @property
+    def jars(self) -> Path:
+        return self._libs
+
+    @property
     def pid(self) -> int:
         assert self._process is not None, "the broker does not run"
         return self._process.pid
@@ -334,10 +338,13 @@ def _configuration(data: Path, ports: Mapping[str, int], controller: int) -> dic
         "listener.security.protocol.map": ",".join(
             f"{name}:{protocols.get(name, 'PLAINTEXT')}" for name in (*ports, "CONTROLLER")
         ),
-        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER",
         "listener.name.sasl.plain.sasl.jaas.config": f"{login}.plain.PlainLoginModule required {user};",
         "listener.name.sasl.scram-sha-256.sasl.jaas.config": scram,
         "listener.name.sasl.scram-sha-512.sasl.jaas.config": scram,
+        # Tokens without a signature, for tests alone: the broker checks their end and their subject.
+        "listener.name.sasl.oauthbearer.sasl.jaas.config": f"{login}.oauthbearer.OAuthBearerLoginModule required "
+        f'unsecuredLoginStringClaim_sub="{USER}";',
         "log.dirs": data,
         "auto.create.topics.enable": "false",
         "offsets.topic.replication.factor": 1,

@@ -12,9 +12,9 @@ from confluent_kafka.admin import OffsetSpec  # pyright: ignore[reportPrivateImp
 from tests.servers.kafka import QUIET, Broker
 
 from tidegate.connectors.kafka.config import source_schema
-from tidegate.connectors.kafka.enumerator import KafkaEnumerator
 from tidegate.connectors.kafka.format import enumerator, source
-from tidegate.connectors.kafka.source import KafkaReader, KafkaSource
+from tidegate.connectors.kafka.source.enumerator import KafkaEnumerator
+from tidegate.connectors.kafka.source.reader import KafkaReader, KafkaSource
 from tidegate.connectors.legacy import Scan
 from tidegate.model.config import QueryConfig
 from tidegate.model.ids import OperatorId
@@ -22,8 +22,6 @@ from tidegate.model.snapshot import Split, SplitPosition
 from tidegate.model.types import Field
 
 SECONDS_MAX = 90.0
-LIBRARY_ONLY = {"kafka.check.crcs": "true"}
-"""An option that only the client library follows: it reads then."""
 BOUNDED, ENDLESS = QueryConfig(bounded=True), QueryConfig()
 
 

@@ -7,11 +7,11 @@ from collections.abc import Iterable
 import polars as pl
 from tests.servers.kafka import Broker
 
-from tidegate.connectors.kafka.committer import KafkaCommitter
-from tidegate.connectors.kafka.names import TransactionNames
+from tidegate.connectors.kafka.client.transactions import Transactions
+from tidegate.connectors.kafka.sink.committer import KafkaCommitter
+from tidegate.connectors.kafka.sink.names import TransactionNames
+from tidegate.connectors.kafka.sink.writer import TransactionalWriter
 from tidegate.connectors.kafka.sink_config import parse_sink
-from tidegate.connectors.kafka.wire.transactions import Transactions
-from tidegate.connectors.kafka.writer import TransactionalWriter
 from tidegate.connectors.legacy import PIPELINE, Sink
 from tidegate.model.ids import Attempt, CheckpointId, OperatorId, SlotIndex
 from tidegate.model.snapshot import Committable

@@ -21,7 +21,7 @@ from tests.servers.postgres import Server
 import tidegate
 from tidegate.checkpoint import layout
 from tidegate.checkpoint.layout import ManifestRef
-from tidegate.connectors.kafka.wire.transactions import Transactions
+from tidegate.connectors.kafka.client.transactions import Transactions
 
 
 class Target(Protocol):

@@ -23,8 +23,8 @@ from tests.servers.postgres import Server
 from tests.servers.proxy import proxy_to
 from tests.servers.s3 import S3Server
 
-from tidegate.connectors.kafka import leaders
-from tidegate.connectors.kafka.producer import PATIENCE_SECONDS
+from tidegate.connectors.kafka.client import leaders
+from tidegate.connectors.kafka.sink.producer import PATIENCE_SECONDS
 from tidegate.model.errors import InvalidQuery, TidegateError, Unavailable
 from tidegate.model.ids import Attempt
 
@@ -70,21 +70,17 @@ def test_a_kafka_user_that_is_taken_away_and_given_back(kafka: Broker) -> None:
     first.close()
 
 
-@pytest.mark.parametrize("options", [{}, {"kafka_linger_ms": "5"}], ids=["by columns", "by librdkafka"])
-def test_a_kafka_topic_that_is_deleted_and_made_again(
-    kafka: Broker, options: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_kafka_topic_that_is_deleted_and_made_again(kafka: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leaders, "APPEAR_SECONDS", 1.0)
     topic = kafka.topic()
-    node = sink_node(kafka, topic, pipeline=topic, **options)
+    node = sink_node(kafka, topic, pipeline=topic)
     first = HandSink(node)
-    assert first.config.is_columnar == (not options)
     first.write("before")
     first.commit(1, first.prepare(1))
     kafka.admin.delete_topics([topic])[topic].result(SECONDS_MAX)
     first.write("meanwhile")
     with pytest.raises(InvalidQuery, match=f"no topic '{topic}'") as raised:
-        first.writer()._current.producer.flush(2.0 if options else PATIENCE_SECONDS)  # type: ignore[union-attr]
+        first.writer()._current.producer.flush(PATIENCE_SECONDS)  # type: ignore[union-attr]
     assert "create the topic" in raised.value.hint
     first.close()
     kafka.topic(topic)

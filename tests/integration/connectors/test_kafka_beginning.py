@@ -18,7 +18,7 @@ import tidegate
 from tidegate.checkpoint.layout import BEGIN_PREFIX
 from tidegate.connectors.kafka import register
 from tidegate.connectors.kafka.format import enumerator
-from tidegate.connectors.kafka.splits import EARLIEST, KafkaSplit, decode_split
+from tidegate.connectors.kafka.source.splits import EARLIEST, KafkaSplit, decode_split
 from tidegate.connectors.legacy import Scan
 from tidegate.model.config import QueryConfig
 from tidegate.model.errors import UserCodeFailed

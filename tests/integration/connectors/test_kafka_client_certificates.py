@@ -48,8 +48,7 @@ def test_who_shows_a_certificate_reads_and_writes(kafka: Broker, shown: Any) -> 
     reading.stop()
 
 
-def test_who_shows_none_is_told_so_at_the_start(kafka: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidegate.connectors.kafka.admission.START_SECONDS", 2.0)
+def test_who_shows_none_is_told_so_at_the_start(kafka: Broker) -> None:
     topic = kafka.topic()
     with pytest.raises(TidegateError, match="certificate"):
         CONNECTORS.committer(sink_node(kafka.mutual_bootstrap, topic, **trusting(kafka)))

@@ -12,10 +12,10 @@ from tests.servers.kafka import Broker, kafka_cluster
 from tests.servers.processes import free_ports
 from tests.servers.proxy import proxy_to
 
-from tidegate.connectors.kafka.names import decode
-from tidegate.connectors.kafka.wire.groups import Groups
-from tidegate.connectors.kafka.wire.requests import Address
-from tidegate.connectors.kafka.wire.transactions import Transactions
+from tidegate.connectors.kafka.client.groups import Groups
+from tidegate.connectors.kafka.client.transactions import Transactions
+from tidegate.connectors.kafka.protocol.requests import Address
+from tidegate.connectors.kafka.sink.names import decode
 from tidegate.model.errors import TidegateError, Unavailable
 from tidegate.model.ids import Attempt
 from tidegate.model.snapshot import Committable

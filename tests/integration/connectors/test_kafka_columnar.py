@@ -1,4 +1,4 @@
-"""Rows that become messages column by column, without librdkafka: written by ours, read by confluent_kafka."""
+"""Rows that become messages column by column: written by ours, read by confluent_kafka."""
 
 from __future__ import annotations
 
@@ -11,10 +11,6 @@ from confluent_kafka import Message, Producer
 from tests.integration.connectors.kafka_sink_kit import VALUE, HandSink, sink_node, values
 from tests.servers.kafka import Broker
 
-from tidegate.connectors.kafka.columnar_producer import ColumnarProducer
-from tidegate.connectors.kafka.columns import HEADERS
-from tidegate.connectors.kafka.producer import Producer as LibraryProducer
-from tidegate.connectors.kafka.sink_config import parse_sink
 from tidegate.model.errors import DataError, InvalidQuery
 from tidegate.model.types import BINARY, INTEGER, STRING, Field, Schema
 
@@ -30,7 +26,6 @@ def published(hand: HandSink, *frames: pl.DataFrame) -> None:
         hand.writer().write(frame)
     current = hand.writer()._current
     assert current is not None
-    assert isinstance(current.producer, ColumnarProducer)
     hand.commit(1, hand.prepare(1))
 
 
@@ -117,40 +112,8 @@ def test_a_partition_added_meanwhile_is_written_to(kafka: Broker) -> None:
     hand.close()
 
 
-@pytest.mark.parametrize(
-    ("options", "columnar"),
-    [
-        ({}, True),
-        ({"kafka_batch_size": "20000", "kafka_buffer_memory": "1000000", "kafka_compression_type": "none"}, True),
-        ({"kafka_compression_type": "lz4"}, False),
-        ({"kafka_partitioner": "random"}, False),
-        ({"kafka_linger_ms": "50"}, False),
-        ({"kafka_client_id": "mine"}, False),
-        ({"deliveryGuarantee": "at_least_once"}, False),
-    ],
-)
-def test_what_is_asked_of_librdkafka_is_done_by_it(kafka: Broker, options: dict[str, str], columnar: bool) -> None:
-    topic = kafka.topic()
-    node = sink_node(kafka, topic, pipeline=topic, schema=VALUE, **options)
-    assert parse_sink(node).is_columnar == columnar
-    if "deliveryGuarantee" in options:
-        return
-    hand = HandSink(node)
-    hand.write(*map(str, range(10)))
-    current = hand.writer()._current
-    assert current is not None
-    assert isinstance(current.producer, ColumnarProducer if columnar else LibraryProducer)
-    hand.commit(1, hand.prepare(1))
-    assert len(values(kafka, topic, 10)) == 10
-    hand.close()
-
-
-def test_headers_are_for_librdkafka() -> None:
-    assert not parse_sink(sink_node("127.0.0.1:9", "any", schema=(*VALUE, Field("headers", HEADERS)))).is_columnar
-
-
 def test_a_topic_that_does_not_exist_is_said(kafka: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidegate.connectors.kafka.leaders.APPEAR_SECONDS", 0.5)
+    monkeypatch.setattr("tidegate.connectors.kafka.client.leaders.APPEAR_SECONDS", 0.5)
     hand = HandSink(sink_node(kafka, "nowhere", pipeline="nowhere"))
     with pytest.raises(InvalidQuery, match="nowhere"):
         hand.write("a")
@@ -158,7 +121,7 @@ def test_a_topic_that_does_not_exist_is_said(kafka: Broker, monkeypatch: pytest.
 
 
 def test_a_topic_that_is_deleted_meanwhile_is_said(kafka: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidegate.connectors.kafka.leaders.APPEAR_SECONDS", 0.5)
+    monkeypatch.setattr("tidegate.connectors.kafka.client.leaders.APPEAR_SECONDS", 0.5)
     topic = kafka.topic()
     hand = HandSink(sink_node(kafka, topic, pipeline=topic))
     hand.write("a")

@@ -12,7 +12,6 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import NewTopic  # pyright: ignore[reportPrivateImportUsage]
 from tests.integration.connectors.kafka_reading import (
     ENDLESS,
-    LIBRARY_ONLY,
     SECONDS_MAX,
     eventually,
     fill,
@@ -21,9 +20,9 @@ from tests.integration.connectors.kafka_reading import (
 )
 from tests.servers.kafka import QUIET, Broker, kafka_cluster
 
-from tidegate.connectors.kafka import log_ends, partition_leaders
+from tidegate.connectors.kafka.client import partition_leaders
 from tidegate.connectors.kafka.format import enumerator, source
-from tidegate.connectors.kafka.source import KafkaReader
+from tidegate.connectors.kafka.source.reader import KafkaReader
 from tidegate.connectors.legacy import Scan
 from tidegate.model.elements import Batch, SourceStatus
 from tidegate.model.ids import Attempt, CheckpointId, SlotIndex
@@ -116,18 +115,10 @@ class Slot:
         return state
 
 
-@pytest.fixture(params=["columnar", "library"])
-def client(request: pytest.FixtureRequest) -> dict[str, Any]:
-    """Options with which partitions are read by ourselves, or by librdkafka."""
-    return LIBRARY_ONLY if request.param == "library" else {}
-
-
-def test_a_partition_is_idle_when_its_broker_has_said_for_long_that_nothing_is_there(
-    kafka: Broker, client: dict[str, Any]
-) -> None:
+def test_a_partition_is_idle_when_its_broker_has_said_for_long_that_nothing_is_there(kafka: Broker) -> None:
     topic = kafka.topic(partitions=2)
     fill(kafka, topic, ["a"], 0)
-    slot = Slot(kafka_scan(kafka, subscribe=topic, **client))
+    slot = Slot(kafka_scan(kafka, subscribe=topic))
     slot.until_rows(1)
     assert slot.active == {0, 1}, "no time has passed"
     slot.until_idle(0, 1)
@@ -138,7 +129,7 @@ def test_a_partition_is_idle_when_its_broker_has_said_for_long_that_nothing_is_t
     slot.stop()
 
 
-def test_rows_of_an_open_transaction_hold_time_until_it_is_decided(kafka: Broker, client: dict[str, Any]) -> None:
+def test_rows_of_an_open_transaction_hold_time_until_it_is_decided(kafka: Broker) -> None:
     """A transaction over two partitions becomes visible in one after the other: rows of the first must not make those of the second
     late, however much time has passed since the last transaction."""
     topic = kafka.topic(partitions=2)
@@ -148,7 +139,7 @@ def test_rows_of_an_open_transaction_hold_time_until_it_is_decided(kafka: Broker
     producer.begin_transaction()
     producer.produce(topic, b"aborted", partition=0)
     assert producer.flush(SECONDS_MAX) == 0
-    slot = Slot(kafka_scan(kafka, subscribe=topic, **client))
+    slot = Slot(kafka_scan(kafka, subscribe=topic))
     slot.until_rows(1)
     slot.until_idle(1)
     assert slot.active == {0}
@@ -167,16 +158,16 @@ def test_rows_of_an_open_transaction_hold_time_until_it_is_decided(kafka: Broker
     slot.stop()
 
 
-def test_a_partition_idle_at_the_barrier_is_awaited_after_the_restore(kafka: Broker, client: dict[str, Any]) -> None:
+def test_a_partition_idle_at_the_barrier_is_awaited_after_the_restore(kafka: Broker) -> None:
     """T71: rows came while the query was down. Idleness is a hint: the broker has to say once more that nothing is there."""
     topic = kafka.topic(partitions=2)
     fill(kafka, topic, ["a"], 0)
-    first = Slot(kafka_scan(kafka, subscribe=topic, **client))
+    first = Slot(kafka_scan(kafka, subscribe=topic))
     first.until_rows(1)
     first.until_idle(0, 1)
     state = first.stop()
     fill(kafka, topic, ["b"], 0)
-    second = Slot(kafka_scan(kafka, subscribe=topic, **client), restored=state)
+    second = Slot(kafka_scan(kafka, subscribe=topic), restored=state)
     while not second.rows:
         second.poll(IDLE_MS)
         assert 0 in second.active, "idle before its rows have been asked for"
@@ -187,19 +178,14 @@ def test_a_partition_idle_at_the_barrier_is_awaited_after_the_restore(kafka: Bro
 
 @pytest.fixture
 def gone_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (partition_leaders, log_ends):
-        monkeypatch.setattr(module, "APPEAR_SECONDS", 0.5)
+    monkeypatch.setattr(partition_leaders, "APPEAR_SECONDS", 0.5)
 
 
 @pytest.mark.usefixtures("gone_soon")
-def test_a_topic_that_is_gone_does_not_hold_time_for_a_query_that_goes_on_without_it(
-    kafka: Broker, client: dict[str, Any]
-) -> None:
+def test_a_topic_that_is_gone_does_not_hold_time_for_a_query_that_goes_on_without_it(kafka: Broker) -> None:
     topic = kafka.topic()
     fill(kafka, topic, ["a"])
-    strict, lax = (
-        Slot(kafka_scan(kafka, subscribe=topic, failOnDataLoss=loses, **client)) for loses in ("true", "false")
-    )
+    strict, lax = (Slot(kafka_scan(kafka, subscribe=topic, failOnDataLoss=loses)) for loses in ("true", "false"))
     for slot in (strict, lax):
         slot.until_rows(1)
     kafka.admin.delete_topics([topic])[topic].result(SECONDS_MAX)
@@ -220,8 +206,7 @@ def test_a_partition_that_nobody_can_read_is_not_idle_however_long_that_takes(tm
         first.await_partitions("cut", 3)
         for partition in range(3):
             fill(first, "cut", ["before"], partition)
-        clients: list[dict[str, Any]] = [{}, LIBRARY_ONLY]
-        slots = [Slot(kafka_scan(first, subscribe="cut", **client)) for client in clients]
+        slots = [Slot(kafka_scan(first, subscribe="cut"))]
         for slot in slots:
             slot.until_rows(3)
         second.pause()

@@ -14,9 +14,9 @@ from tests.integration.connectors.kafka_sink_kit import HandSink, sink_node
 from tests.integration.connectors.test_kafka_cluster import SECONDS_MAX, commit_as_a_driver
 from tests.servers.kafka import Broker, kafka_broker, kafka_cluster
 
-from tidegate.connectors.kafka.columns import HEADERS
+from tidegate.connectors.kafka.sink.columns import HEADERS
+from tidegate.connectors.kafka.sink.writer import PlainWriter
 from tidegate.connectors.kafka.sink_config import parse_sink
-from tidegate.connectors.kafka.writer import PlainWriter
 from tidegate.model.ids import Attempt, CheckpointId
 from tidegate.model.types import Field, Schema
 
@@ -26,8 +26,8 @@ PARTITIONS = (0, 1, 2)
 @pytest.mark.parametrize(
     ("schema", "options"),
     [
-        pytest.param(SCHEMA, {}, id="columnar"),
-        pytest.param(SCHEMA, {"kafka_linger_ms": "1"}, id="librdkafka"),
+        pytest.param(SCHEMA, {}, id="plain"),
+        pytest.param(SCHEMA, {"kafka_compression_type": "lz4"}, id="compressed"),
         pytest.param((*SCHEMA, Field("headers", HEADERS)), {}, id="headers"),
     ],
 )
@@ -105,7 +105,7 @@ def test_a_broker_that_is_paused_and_asked_again_on_a_new_connection_keeps_the_o
     kafka: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """T75: what it had not read yet it reads when it wakes, after or before the same batches on the new connection."""
-    monkeypatch.setattr("tidegate.connectors.kafka.wire.exchange.ANSWER_SECONDS_MAX", 0.3)
+    monkeypatch.setattr("tidegate.connectors.kafka.client.exchange.ANSWER_SECONDS_MAX", 0.3)
     topic = kafka.topic(partitions=3)
     with written_on(kafka, topic) as counts:
         for _ in range(2):
@@ -133,6 +133,24 @@ def test_a_broker_killed_in_the_middle_of_it_loses_doubles_and_reorders_nothing(
             prepared += hand.prepare(3)
             commit_as_a_driver(hand, prepared)
         assert_rising(broker, topic, [80_000] * 3)
+
+
+def test_at_least_once_loses_doubles_and_reorders_nothing_when_a_broker_is_killed_in_the_middle_of_it(
+    tmp_path: Path,
+) -> None:
+    """One idempotent producer writes all of it: what was sent twice is there once."""
+    with kafka_broker(tmp_path / "broker", session_ms=2_000) as broker:
+        topic = broker.topic(partitions=3)
+        config = parse_sink(sink_node(broker, topic, schema=SCHEMA, deliveryGuarantee="at_least_once"))
+        with closing(PlainWriter(config)) as writer:
+            writer.write(numbered(0, 20_000, PARTITIONS))
+            writer.prepare(CheckpointId(1))
+            writer.write(numbered(20_000, 40_000, PARTITIONS))
+            broker.kill()
+            writer.write(numbered(40_000, 60_000, PARTITIONS))
+            broker.start()
+            writer.prepare(CheckpointId(2))
+        assert_rising(broker, topic, [60_000] * 3)
 
 
 @pytest.mark.soak

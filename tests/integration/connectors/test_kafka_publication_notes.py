@@ -21,8 +21,8 @@ from tests.integration.connectors.kafka_sink_kit import VALUE, HandSink, sink_no
 from tests.nodes import ByNode
 from tests.servers.kafka import PASSWORD, QUIET, USER, Broker, kafka_broker
 
-from tidegate.connectors.kafka.wire.groups import Groups
-from tidegate.connectors.kafka.wire.transactions import Transactions
+from tidegate.connectors.kafka.client.groups import Groups
+from tidegate.connectors.kafka.client.transactions import Transactions
 from tidegate.model.errors import Unavailable
 from tidegate.model.ids import Attempt, CheckpointId
 from tidegate.model.snapshot import Published

@@ -9,7 +9,7 @@ import pytest
 from tests.integration.connectors.kafka_sink_kit import HandSink, sink_node, values
 from tests.servers.kafka import Broker, kafka_broker
 
-from tidegate.connectors.kafka import producer
+from tidegate.connectors.kafka.sink import producer
 from tidegate.model.errors import TidegateError, Unavailable
 from tidegate.model.ids import Attempt, CheckpointId
 

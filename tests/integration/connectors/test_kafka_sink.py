@@ -18,8 +18,8 @@ import pytest
 from tests.integration.connectors.kafka_sink_kit import HandSink, rows, sink_node, values
 from tests.servers.kafka import Broker
 
-from tidegate.connectors.kafka.names import decode, encode
-from tidegate.connectors.kafka.wire.transactions import Handle
+from tidegate.connectors.kafka.protocol.transactions import Handle
+from tidegate.connectors.kafka.sink.names import decode, encode
 from tidegate.model.errors import CorruptSnapshot, TidegateError, Unavailable
 from tidegate.model.ids import Attempt, CheckpointId, SlotIndex
 from tidegate.model.snapshot import Committable

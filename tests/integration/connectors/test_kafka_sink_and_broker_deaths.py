@@ -8,7 +8,7 @@ import pytest
 from tests.integration.connectors.kafka_sink_kit import HandSink, sink_node, values
 from tests.servers.kafka import kafka_broker
 
-from tidegate.connectors.kafka.wire.transactions import Transactions
+from tidegate.connectors.kafka.client.transactions import Transactions
 from tidegate.model.errors import Unavailable
 
 

@@ -12,9 +12,9 @@ from tests.integration.connectors.kafka_sink_kit import VALUE, HandSink, rows, s
 from tests.nodes import ByNode
 from tests.servers.kafka import PASSWORD, USER, Broker
 
-from tidegate.connectors.kafka.columns import HEADERS
+from tidegate.connectors.kafka.client.transactions import Transactions
+from tidegate.connectors.kafka.sink.columns import HEADERS
 from tidegate.connectors.kafka.sink_config import parse_sink
-from tidegate.connectors.kafka.wire.transactions import Transactions
 from tidegate.connectors.legacy import Sink
 from tidegate.connectors.options import COMMIT_WITHIN
 from tidegate.model.errors import DataError, InvalidQuery, TidegateError, Unavailable
@@ -185,7 +185,7 @@ def test_an_encrypted_connection_is_made_to_a_broker_that_is_trusted(kafka: Brok
 def test_a_broker_that_is_not_trusted_is_said_at_start(
     kafka: Broker, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidegate.connectors.kafka.admission.START_SECONDS", 1.0)
+    monkeypatch.setattr("tidegate.connectors.kafka.sink.admission.START_SECONDS", 1.0)
     node = sink_node(kafka.tls_bootstrap, topic, pipeline=topic, kafka_security_protocol="SSL")
     with pytest.raises(TidegateError, match="certificate"):
         CONNECTORS.committer(node)
@@ -216,14 +216,14 @@ def test_a_transaction_longer_than_brokers_allow_is_refused_at_start(kafka: Brok
 
 
 def test_an_unreachable_broker_is_said_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidegate.connectors.kafka.admission.START_SECONDS", 1.0)
+    monkeypatch.setattr("tidegate.connectors.kafka.sink.admission.START_SECONDS", 1.0)
     with pytest.raises(Unavailable, match=r"127\.0\.0\.1:9"):
         CONNECTORS.committer(sink_node("127.0.0.1:9", "any"))
 
 
 def test_brokers_that_take_nothing_are_an_error_and_not_a_hang(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidegate.connectors.kafka.producer.PATIENCE_SECONDS", 0.5)
-    monkeypatch.setattr("tidegate.connectors.kafka.transaction.PATIENCE_SECONDS", 0.5)
+    monkeypatch.setattr("tidegate.connectors.kafka.sink.producer.PATIENCE_SECONDS", 0.5)
+    monkeypatch.setattr("tidegate.connectors.kafka.sink.transaction.PATIENCE_SECONDS", 0.5)
     for guarantee in ("exactly_once", "at_least_once"):
         node = sink_node("127.0.0.1:9", "any", deliveryGuarantee=guarantee, kafka_queue_buffering_max_messages="10")
         writer = CONNECTORS.sink(node).writer(node, Attempt(1), SlotIndex(0))

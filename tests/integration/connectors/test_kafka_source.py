@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import sys
 import time
 from collections import Counter
 from datetime import UTC, datetime
@@ -15,11 +14,10 @@ from typing import Any
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import NewPartitions  # pyright: ignore[reportPrivateImportUsage]
-from tests.integration.connectors import kafka_reading
 from tests.integration.connectors.kafka_reading import (
     BOUNDED,
     ENDLESS,
-    LIBRARY_ONLY,
+    SECONDS_MAX,
     HurriedClock,
     Reading,
     State,
@@ -31,25 +29,13 @@ from tests.integration.connectors.kafka_reading import (
 )
 from tests.servers.kafka import PASSWORD, QUIET, USER, Broker, kafka_broker
 
-from tidegate.connectors.kafka import fetcher
-from tidegate.connectors.kafka.cluster import ANSWER_TIMEOUT_S
-from tidegate.connectors.kafka.columnar_consumer import ColumnarConsumer
+from tidegate.connectors.kafka.client import fetcher
+from tidegate.connectors.kafka.client.stream import Stream
 from tidegate.connectors.kafka.format import enumerator
-from tidegate.connectors.kafka.stream import Stream
+from tidegate.connectors.kafka.format import source as kafka_source
+from tidegate.connectors.kafka.source.cluster import ANSWER_TIMEOUT_S
 from tidegate.model.config import QueryConfig
 from tidegate.model.errors import InvalidQuery, Outdated, Unavailable
-
-
-@pytest.fixture(params=["columnar", "library"], autouse=True)
-def client(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Everything holds for both: partitions read by ourselves, and by librdkafka."""
-    if request.param == "library":
-        made = kafka_reading.kafka_scan
-        monkeypatch.setattr(
-            sys.modules[__name__], "kafka_scan", lambda *args, **options: made(*args, **LIBRARY_ONLY, **options)
-        )
-    return request.param
-
 
 EVERYTHING = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
 
@@ -120,24 +106,6 @@ def test_what_brokers_compress_themselves_is_read(kafka: Broker) -> None:
         written = [f"{n} " + "a text that is long enough to be cut into blocks " * 200 for n in range(30)]
         fill(kafka, topic, written)
         assert values(Reading(kafka_scan(kafka, subscribe=topic)).until_finished()) == written
-
-
-def test_who_reads_depends_on_what_is_asked_for(kafka: Broker, client: str) -> None:
-    topic = kafka.topic()
-    fill(kafka, topic, ["a"])
-
-    def reads(columns: tuple[str, ...] = ("value",), **options: str) -> bool:
-        reading = Reading(kafka_scan(kafka, columns, subscribe=topic, **options))
-        found = isinstance(reading.source._consumer, ColumnarConsumer)
-        assert len(reading.until_finished()) == 1
-        reading.stop()
-        return found
-
-    assert reads() is (client == "columnar")
-    assert reads(("value", "timestamp"), kafka_fetch_max_bytes="1000000") is (client == "columnar")
-    assert not reads(("headers",), includeHeaders="true")
-    assert not reads(kafka_group_id="watchers")
-    assert not reads(kafka_socket_keepalive_enable="true")
 
 
 def test_large_messages_and_small_limits_are_read_all_the_same(kafka: Broker) -> None:
@@ -599,10 +567,18 @@ def test_a_reader_knows_whether_it_has_caught_up_with_what_is_there_now(kafka: B
     reading.stop()
 
 
-def test_another_history_of_the_log_is_noticed(kafka: Broker, client: str) -> None:
+def test_where_partitions_end_is_told_in_the_background_and_a_missing_one_keeps_nobody_waiting(kafka: Broker) -> None:
+    topic = kafka.topic()
+    fill(kafka, topic, range(7))
+    source = kafka_source(kafka_scan(kafka, subscribe=topic))
+    missing, there = source.end_of((topic, 5)), source.end_of((topic, 0))
+    assert there.result(SECONDS_MAX) == 7
+    assert "LEADER_NOT_AVAILABLE" in str(missing.exception(SECONDS_MAX))
+    source.close()
+
+
+def test_another_history_of_the_log_is_noticed(kafka: Broker) -> None:
     """Offsets alone would fit: a leader that had not been in sync has cut off what was read, and others have written since."""
-    if client == "library":
-        return
     topic = kafka.topic()
     fill(kafka, topic, range(5))
     reading = Reading(kafka_scan(kafka, subscribe=topic), ENDLESS)
@@ -618,13 +594,12 @@ def test_another_history_of_the_log_is_noticed(kafka: Broker, client: str) -> No
 
 
 def test_a_broker_that_dies_and_comes_back_costs_nothing_but_time(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, client: str
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with kafka_broker(tmp_path / "broker") as broker:
         topic = broker.topic()
         fill(broker, topic, range(10))
-        watched = {"kafka_group_id": "watchers"} if client == "library" else {}
-        reading = Reading(kafka_scan(broker, subscribe=topic, **watched), ENDLESS)
+        reading = Reading(kafka_scan(broker, subscribe=topic, kafka_group_id="watchers"), ENDLESS)
         reading.until(10)
         stranded = Reading(kafka_scan(broker, subscribe=topic, kafka_group_id="others"), ENDLESS)
         stranded.until(10)

@@ -17,9 +17,9 @@ from tests.servers.kafka import Broker
 
 from tidegate.api.query import StreamingQuery
 from tidegate.checkpoint import layout
-from tidegate.connectors.kafka.publication_note import decode
-from tidegate.connectors.kafka.wire.groups import Groups
-from tidegate.connectors.kafka.wire.transactions import Handle, Transactions
+from tidegate.connectors.kafka.client.groups import Groups
+from tidegate.connectors.kafka.client.transactions import Handle, Transactions
+from tidegate.connectors.kafka.sink.publication_note import decode
 from tidegate.model.errors import CorruptSnapshot
 
 pytestmark = pytest.mark.spark

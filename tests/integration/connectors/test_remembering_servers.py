@@ -10,7 +10,7 @@ from tests.servers.kafka import Broker
 from tests.servers.postgres import Server
 from tests.servers.processes import free_ports
 
-from tidegate.connectors.kafka.wire.transactions import Transactions
+from tidegate.connectors.kafka.client.transactions import Transactions
 from tidegate.model.errors import TidegateError, Unavailable
 from tidegate.model.ids import Attempt, CheckpointId
 from tidegate.model.snapshot import Published

@@ -22,7 +22,7 @@ from tests.integration.sink_steps.users_code import Batches, Numbers
 from tests.servers import kafka, postgres, s3
 
 from tidegate.connectors.home import Home, RealConnectors
-from tidegate.connectors.kafka.wire.transactions import Transactions
+from tidegate.connectors.kafka.client.transactions import Transactions
 from tidegate.connectors.python_source.payload import pack
 from tidegate.connectors.spark_types import spark_schema
 from tidegate.plan.relational import Sink

@@ -11,10 +11,9 @@ import google_crc32c
 import numpy as np
 import pyarrow as pa
 
-from tidegate.connectors.kafka.unpacking import Received
-from tidegate.connectors.kafka.wire.codec import signed_varint
-from tidegate.connectors.kafka.wire.fetching import Aborted
-from tidegate.connectors.kafka.wire.pipeline import SPARE_BYTES
+from tidegate.connectors.kafka.protocol.codec import SPARE_BYTES, signed_varint
+from tidegate.connectors.kafka.protocol.fetching import Aborted
+from tidegate.connectors.kafka.protocol.unpacking import Received
 
 Message = tuple[bytes | None, bytes | None]
 CREATED_MS = 1_700_000_000_000

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import Future
-from typing import Any
+from collections.abc import Iterable, Iterator
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
 
-from tidegate.connectors.kafka import emptiness, log_ends, partition_leaders
-from tidegate.connectors.kafka.emptiness import SLACK_SECONDS, Emptiness
-from tidegate.connectors.kafka.feeds import NO_LOG, SILENT_SECONDS, Feed, LogEnd
-from tidegate.connectors.kafka.fetcher import Fetcher
-from tidegate.connectors.kafka.log_ends import ASK_SECONDS, LogEnds
-from tidegate.connectors.kafka.partition_leaders import APPEAR_SECONDS, PartitionLeaders
-from tidegate.connectors.kafka.selection import Place
-from tidegate.connectors.kafka.splits import EARLIEST
-from tidegate.connectors.kafka.stream import Stream
-from tidegate.connectors.kafka.wire.brokers import Brokers
-from tidegate.connectors.kafka.wire.errors import Code
-from tidegate.connectors.kafka.wire.exchange import Outcome
-from tidegate.connectors.kafka.wire.fetching import Fetch, FetchedPartition, Limits
-from tidegate.connectors.kafka.wire.producing import Topic
-from tidegate.connectors.kafka.wire.requests import Address
+from tidegate.connectors.kafka.client import partition_leaders
+from tidegate.connectors.kafka.client.brokers import Brokers
+from tidegate.connectors.kafka.client.exchange import Outcome
+from tidegate.connectors.kafka.client.feeds import NO_LOG, SILENT_SECONDS, Feed, LogEnd
+from tidegate.connectors.kafka.client.fetcher import Fetcher
+from tidegate.connectors.kafka.client.partition_leaders import APPEAR_SECONDS, PartitionLeaders
+from tidegate.connectors.kafka.client.stream import Stream
+from tidegate.connectors.kafka.protocol.errors import Code
+from tidegate.connectors.kafka.protocol.fetching import Fetch, FetchedPartition, Limits
+from tidegate.connectors.kafka.protocol.metadata import TopicLeaders
+from tidegate.connectors.kafka.protocol.requests import Address
+from tidegate.connectors.kafka.source import emptiness
+from tidegate.connectors.kafka.source.emptiness import SLACK_SECONDS, Emptiness
+from tidegate.connectors.kafka.source.selection import Place
+from tidegate.connectors.kafka.source.splits import EARLIEST
 
 PLACE: Place = ("orders", 3)
 
@@ -41,7 +38,7 @@ class Clock:
 @pytest.fixture(autouse=True)
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
-    for module in (emptiness, log_ends, partition_leaders):
+    for module in (emptiness, partition_leaders):
         monkeypatch.setattr(module, "time", made)
     return made
 
@@ -126,7 +123,7 @@ def test_who_says_nothing_is_named_after_a_while_and_awaited_from_then_on(clock:
 
 
 def test_while_rows_come_nobody_is_silent(clock: Clock) -> None:
-    """The client library is asked about ends only where nothing comes."""
+    """Brokers are asked about ends only where nothing comes."""
     feed = Feed(PLACE)
     of = Emptiness(feed)
     of.rows()
@@ -155,7 +152,7 @@ def test_a_log_that_is_gone_has_nothing_wherever_its_reader_stands(clock: Clock)
         assert not of.awaits_rows(offset)
 
 
-# --- the fetcher of our own ------------------------------------------------------------------------------------------
+# --- the fetcher -----------------------------------------------------------------------------------------------------
 
 
 class FetcherAlone:
@@ -247,27 +244,27 @@ def test_reading_anew_forgets_what_was_said(alone: FetcherAlone) -> None:
 class Metadata(Brokers):
     """Says of every topic the same."""
 
-    def __init__(self, topic: Topic) -> None:
+    def __init__(self, topic: TopicLeaders) -> None:
         self.topic = topic
 
-    def topics(self, names: Iterable[str]) -> dict[str, Topic]:
+    def topics(self, names: Iterable[str]) -> dict[str, TopicLeaders]:
         return dict.fromkeys(names, self.topic)
 
 
 def test_a_partition_that_nobody_leads_is_named_until_somebody_does(clock: Clock) -> None:
-    brokers = Metadata(Topic(0, {3: None, 4: Address("a", 1)}))
+    brokers = Metadata(TopicLeaders(0, {3: None, 4: Address("a", 1)}))
     leaders = PartitionLeaders(brokers)
     assert (leaders.of(PLACE), leaders.why_none(PLACE)) == (None, "")
     leaders.look(clock.now_s)
     assert (leaders.of(PLACE), leaders.why_none(PLACE)) == (None, "no leader")
-    brokers.topic = Topic(0, {3: Address("a", 1)})
+    brokers.topic = TopicLeaders(0, {3: Address("a", 1)})
     clock.now_s += 60.0
     leaders.look(clock.now_s)
     assert (leaders.of(PLACE), leaders.why_none(PLACE)) == (Address("a", 1), "")
 
 
 def test_a_topic_is_gone_when_brokers_have_said_so_for_long(clock: Clock) -> None:
-    leaders = PartitionLeaders(Metadata(Topic(Code.UNKNOWN_TOPIC_OR_PARTITION, {})))
+    leaders = PartitionLeaders(Metadata(TopicLeaders(Code.UNKNOWN_TOPIC_OR_PARTITION, {})))
     leaders.of(PLACE)
     leaders.look(clock.now_s)
     assert (leaders.why_none(PLACE), leaders.gone_s("orders")) == ("no such topic", None)
@@ -282,7 +279,7 @@ def test_a_topic_is_gone_when_brokers_have_said_so_for_long(clock: Clock) -> Non
 def test_a_topic_that_is_gone_is_awaited_unless_the_query_goes_on_without_it(clock: Clock, without: bool) -> None:
     alone = FetcherAlone(without_lost_topics=without)
     alone.fetcher.close()
-    leaders = PartitionLeaders(Metadata(Topic(Code.UNKNOWN_TOPIC_OR_PARTITION, {})))
+    leaders = PartitionLeaders(Metadata(TopicLeaders(Code.UNKNOWN_TOPIC_OR_PARTITION, {})))
     alone.fetcher._leaders = leaders
     for _ in range(2):
         leaders.of(PLACE)
@@ -293,106 +290,3 @@ def test_a_topic_that_is_gone_is_awaited_unless_the_query_goes_on_without_it(clo
     of.nothing(7)
     assert of.answers == without
     assert of.unanswered(7) == ("" if without else "no such topic")
-
-
-# --- the client library ----------------------------------------------------------------------------------------------
-
-
-class Admin:
-    """Questions about ends, answered when the test says so."""
-
-    def __init__(self) -> None:
-        self.asked: list[dict[Place, Future[Any]]] = []
-        self.topics: dict[str, Future[Any]] = {}
-
-    def __call__(self) -> Admin:
-        return self
-
-    def ask_topics(self, names: Iterable[str]) -> Mapping[str, Future[Any]]:
-        self.topics = {name: Future() for name in names}
-        return self.topics
-
-    def ask_log_ends(self, places: Iterable[Place]) -> Mapping[Place, Future[Any]]:
-        self.asked.append({place: Future() for place in places})
-        return self.asked[-1]
-
-    def answer(self, offset: int) -> None:
-        for future in self._last():
-            future.set_result(type("Answer", (), {"offset": offset}))
-
-    def fail(self, code: int) -> None:
-        for future in self._last():
-            future.set_exception(KafkaException(KafkaError(code)))
-
-    def says_there_is(self, there: bool) -> None:
-        for future in self.topics.values():
-            if there:
-                future.set_result(None)
-            else:
-                future.set_exception(KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)))
-
-    def _last(self) -> list[Future[Any]]:
-        return [one for asked in self.asked for one in asked.values() if not one.done()]
-
-
-def test_the_ends_of_quiet_partitions_are_asked_for_together_and_not_too_often(clock: Clock) -> None:
-    admin, feeds = Admin(), [Feed(("orders", n)) for n in range(3)]
-    ends = LogEnds(admin, without_lost_topics=False)
-    ends.nothing_of(feeds[0])
-    admin.answer(7)
-    assert feeds[0].log_end == LogEnd(7, clock.now_s)
-    for feed in feeds:
-        ends.nothing_of(feed)
-    assert len(admin.asked) == 1, "not yet again"
-    clock.now_s += ASK_SECONDS
-    ends.nothing_of(feeds[0])
-    assert admin.asked[1].keys() == {feed.place for feed in feeds}
-    clock.now_s += ASK_SECONDS
-    ends.nothing_of(feeds[0])
-    assert len(admin.asked) == 2, "without an answer no second question"
-
-
-def test_a_partition_without_an_answer_does_not_keep_the_others_waiting(clock: Clock) -> None:
-    admin, feeds = Admin(), [Feed(("orders", n)) for n in range(3)]
-    ends = LogEnds(admin, without_lost_topics=False)
-    feeds[1].trouble = "no leader"
-    clock.now_s += ASK_SECONDS
-    ends._asks_s = clock.now_s + 1  # all three are quiet before the next question
-    for feed in feeds[:2]:
-        ends.nothing_of(feed)
-    clock.now_s += ASK_SECONDS
-    ends.nothing_of(feeds[2])
-    assert [set(asked) for asked in admin.asked] == [{("orders", 0), ("orders", 2)}, {("orders", 1)}]
-    admin.answer(7)
-    assert not any(feed.trouble for feed in feeds)
-
-
-@pytest.mark.parametrize(
-    ("code", "why"),
-    [
-        (KafkaError.LEADER_NOT_AVAILABLE, "no leader"),
-        (KafkaError._TIMED_OUT, "no answer"),
-        (KafkaError._NOENT, "no leader"),
-    ],
-)
-def test_a_failure_is_no_answer_and_says_why(code: int, why: str) -> None:
-    admin, feed = Admin(), Feed(PLACE)
-    LogEnds(admin, without_lost_topics=True).nothing_of(feed)
-    admin.fail(code)
-    assert (feed.log_end, feed.trouble) == (None, why)
-
-
-@pytest.mark.parametrize(("without", "there"), [(True, False), (True, True), (False, False)])
-def test_the_library_too_goes_on_without_a_topic_that_is_gone_if_it_may(
-    clock: Clock, without: bool, there: bool
-) -> None:
-    admin, feed = Admin(), Feed(PLACE)
-    ends = LogEnds(admin, without_lost_topics=without)
-    for _ in range(4):
-        ends.nothing_of(feed)
-        admin.says_there_is(there)
-        admin.fail(KafkaError._NOENT)
-        clock.now_s += APPEAR_SECONDS / 2
-    is_gone = without and not there
-    assert (feed.log_end is not None and feed.log_end.offset == NO_LOG) is is_gone
-    assert feed.trouble == ("" if is_gone else "no leader")

@@ -10,10 +10,10 @@ import pytest
 from tests.unit.connectors.test_kafka_options import parsed
 
 from tidegate.checkpoint.events import AttemptFailed, Event, SplitsDiscovered
-from tidegate.connectors.kafka import enumerator as looks
-from tidegate.connectors.kafka.cluster import Cluster, Topic
-from tidegate.connectors.kafka.enumerator import KafkaEnumerator
-from tidegate.connectors.kafka.selection import Place
+from tidegate.connectors.kafka.source import enumerator as looks
+from tidegate.connectors.kafka.source.cluster import Cluster, Topic
+from tidegate.connectors.kafka.source.enumerator import KafkaEnumerator
+from tidegate.connectors.kafka.source.selection import Place
 from tidegate.model.errors import Unavailable
 from tidegate.model.ids import Attempt, OperatorId
 from tidegate.spark.discovery import Discovery
@@ -29,10 +29,13 @@ class Brokers:
         self.topic_id = "first"
         self.silent = False
 
-    def topics(self, names: Collection[str]) -> dict[str, Topic]:
+    def described(self, names: Collection[str]) -> dict[str, Topic]:
         if self.silent:
             raise Unavailable("no answer from Kafka")
         return {"clicks": Topic("clicks", self.topic_id, (0,))}
+
+    def close(self) -> None:
+        pass
 
     def latest(self, places: Collection[Place]) -> dict[Place, int]:
         return dict.fromkeys(places, 5)

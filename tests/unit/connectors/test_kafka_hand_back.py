@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from tests.unit.connectors.test_kafka_publication_notes import Cluster, Driver
 
-from tidegate.connectors.kafka.names import decode
-from tidegate.connectors.kafka.wire.errors import Code, Refused
-from tidegate.connectors.kafka.wire.requests import Address
-from tidegate.connectors.kafka.wire.transactions import Ends, Handle, Transactions
+from tidegate.connectors.kafka.client.transactions import Ends, Transactions
+from tidegate.connectors.kafka.protocol.errors import Code, Refused
+from tidegate.connectors.kafka.protocol.requests import Address
+from tidegate.connectors.kafka.protocol.transactions import Handle
+from tidegate.connectors.kafka.sink.names import decode
 from tidegate.model.errors import CorruptSnapshot, Unavailable
 from tidegate.model.snapshot import HandedBack
 

@@ -6,12 +6,12 @@ import random
 
 import polars as pl
 
-from tidegate.connectors.kafka.delivery import Delivery
-from tidegate.connectors.kafka.lane import IN_FLIGHT_MAX, Lane
-from tidegate.connectors.kafka.record_batch import Messages, RecordBatch
-from tidegate.connectors.kafka.sender import Sender
-from tidegate.connectors.kafka.wire.pauses import FIRST_SECONDS, SECONDS_MAX
-from tidegate.connectors.kafka.wire.transactions import Handle
+from tidegate.connectors.kafka.client.delivery import Delivery
+from tidegate.connectors.kafka.client.lane import IN_FLIGHT_MAX, Lane
+from tidegate.connectors.kafka.client.pauses import FIRST_SECONDS, SECONDS_MAX
+from tidegate.connectors.kafka.client.sender import Sender
+from tidegate.connectors.kafka.protocol.record_batch import Messages, RecordBatch
+from tidegate.connectors.kafka.protocol.transactions import Handle
 from tidegate.model.errors import DataError
 
 BATCH_BYTES = 2_000

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from tidegate.connectors.kafka.client import client_config
-from tidegate.connectors.kafka.cluster import Cluster
 from tidegate.connectors.kafka.config import KafkaSourceConfig, parse_kafka, source_schema
-from tidegate.connectors.kafka.edges import Earliest, Latest, Offsets, Times
-from tidegate.connectors.kafka.enumerator import KafkaEnumerator
-from tidegate.connectors.kafka.selection import Partitions, Pattern, Topics
+from tidegate.connectors.kafka.option_table import Role
+from tidegate.connectors.kafka.options import client_config
+from tidegate.connectors.kafka.source.cluster import Cluster
+from tidegate.connectors.kafka.source.edges import Earliest, Latest, Offsets, Times
+from tidegate.connectors.kafka.source.enumerator import KafkaEnumerator
+from tidegate.connectors.kafka.source.selection import Partitions, Pattern, Topics
 from tidegate.model.errors import InvalidQuery
 
 SERVERS = {"kafka.bootstrap.servers": "a:9092,b:9092"}
@@ -126,9 +127,9 @@ def test_names_of_the_java_client_are_translated() -> None:
             "kafka.queued.min.messages": "7",
         },
         "kafka source",
+        Role.SOURCE,
     )
     assert config == {
-        "log_level": 0,
         "bootstrap.servers": "a:9092,b:9092",
         "sasl.username": "u",
         "sasl.password": 'p"w=;',
@@ -138,7 +139,6 @@ def test_names_of_the_java_client_are_translated() -> None:
         "ssl.keystore.location": "/k.p12",
         "ssl.keystore.password": "kp",
         "ssl.endpoint.identification.algorithm": "none",
-        "queued.min.messages": "7",
     }
 
 

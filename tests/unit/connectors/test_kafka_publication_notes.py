@@ -11,18 +11,19 @@ from typing import Any
 import pytest
 from tests.integration.connectors.kafka_sink_kit import sink_node
 
-from tidegate.connectors.kafka.committer import KafkaCommitter
-from tidegate.connectors.kafka.names import TransactionNames, encode
-from tidegate.connectors.kafka.publication_note import CHARACTERS_MAX, UnreadableNote
-from tidegate.connectors.kafka.publication_note import decode as note_of
-from tidegate.connectors.kafka.publication_note import encode as text_of
-from tidegate.connectors.kafka.publication_notes import PublicationNotes
+from tidegate.connectors.kafka.client.transactions import Ends
+from tidegate.connectors.kafka.protocol.codec import MalformedAnswer, array, int16, int32, int64, string, varint
+from tidegate.connectors.kafka.protocol.errors import Code, Refused
+from tidegate.connectors.kafka.protocol.groups import GroupTexts, commit_text, fetch_texts
+from tidegate.connectors.kafka.protocol.metadata import Partition
+from tidegate.connectors.kafka.protocol.transactions import Handle
+from tidegate.connectors.kafka.sink.committer import KafkaCommitter
+from tidegate.connectors.kafka.sink.names import TransactionNames, encode
+from tidegate.connectors.kafka.sink.publication_note import CHARACTERS_MAX, UnreadableNote
+from tidegate.connectors.kafka.sink.publication_note import decode as note_of
+from tidegate.connectors.kafka.sink.publication_note import encode as text_of
+from tidegate.connectors.kafka.sink.publication_notes import PublicationNotes
 from tidegate.connectors.kafka.sink_config import parse_sink
-from tidegate.connectors.kafka.wire.codec import MalformedAnswer, array, int16, int32, int64, string, varint
-from tidegate.connectors.kafka.wire.errors import Code, Refused
-from tidegate.connectors.kafka.wire.groups import Fetched, commit_text, fetch_texts
-from tidegate.connectors.kafka.wire.producing import Partition
-from tidegate.connectors.kafka.wire.transactions import Ends, Handle
 from tidegate.model.errors import Unavailable
 from tidegate.model.ids import Attempt, CheckpointId, SlotIndex
 from tidegate.model.snapshot import Committable, Published
@@ -236,7 +237,7 @@ def test_requests_of_notes_are_the_protocols() -> None:
     none = int32(4) + int64(9) + int32(-1) + varint(0) + int16(0) + tags
     fetched = head + array((string("t") + array((one, none)) + tags,)) + int16(0) + tags
     texts, errors = {("t", 3): "note", ("t", 4): ""}, {("t", 3): 0, ("t", 4): 0}
-    assert fetch_texts("g").decode(fetched) == (7, Fetched(0, texts, errors))
+    assert fetch_texts("g").decode(fetched) == (7, GroupTexts(0, texts, errors))
     for answer, request in ((committed, asked), (fetched, fetch_texts("g"))):
         for cut in range(len(answer) - 1):
             with pytest.raises(MalformedAnswer):

@@ -9,12 +9,13 @@ import google_crc32c
 import numpy as np
 import polars as pl
 import pytest
+from confluent_kafka import cimpl  # pyright: ignore[reportAttributeAccessIssue]
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.connectors.kafka.librdkafka import partition_by_murmur2
-from tidegate.connectors.kafka.partitioner import LONG_BYTES, STICKY_ROWS, by_key, partitions_of
-from tidegate.connectors.kafka.record_batch import (
+from tidegate.connectors.kafka.protocol.codec import Reader
+from tidegate.connectors.kafka.protocol.partitioner import MANY_WORDS, STICKY_ROWS, Partitioner, by_key, partitions_of
+from tidegate.connectors.kafka.protocol.record_batch import (
     HEAD_BYTES,
     LARGE_BYTES,
     Messages,
@@ -23,7 +24,7 @@ from tidegate.connectors.kafka.record_batch import (
     sequence_after,
     together,
 )
-from tidegate.connectors.kafka.wire.codec import Reader
+from tidegate.connectors.kafka.protocol.transactions import Handle
 
 Message = tuple[bytes | None, bytes | None]
 WIDTHS = (0, 1, 2, 11, 12, 13, 55, 63, 64, 65, 127, 128, 8_191, 8_192, 8_200, 16_384, 100_000)
@@ -73,7 +74,7 @@ def read_back(batch: RecordBatch) -> list[Message]:
 
 
 def made(messages: Messages) -> RecordBatch:
-    return record_batch(messages, 4_000_000_000, 7, 123, 1_700_000_000_000)
+    return record_batch(messages, Handle("id", 4_000_000_000, 7), 123, 1_700_000_000_000)
 
 
 @given(st.lists(st.tuples(*[st.none() | st.sampled_from(WIDTHS[:-1])] * 2), min_size=1, max_size=30), st.randoms())
@@ -142,17 +143,48 @@ def test_sequences_begin_again_after_the_largest_number() -> None:
     assert sequence_after(2**31 - 3, 5) == 2
 
 
-def test_a_key_has_the_partition_that_librdkafka_chooses() -> None:
+def partition_by_librdkafka(key: bytes, count: int) -> int:
+    """The oracle: its own partitioner, out of the library that confluent_kafka has loaded."""
+    library = ctypes.PyDLL(cimpl.__file__)
+    function = library.rd_kafka_msg_partitioner_murmur2
+    function.restype = ctypes.c_int32
+    function.argtypes = (
+        ctypes.c_void_p,
+        ctypes.c_char_p,
+        ctypes.c_size_t,
+        ctypes.c_int32,
+        ctypes.c_void_p,
+        ctypes.c_void_p,
+    )
+    return function(None, key, len(key), count, None, None)
+
+
+@pytest.mark.parametrize("keys", [1, 5_000])
+def test_a_key_has_the_partition_that_librdkafka_chooses(keys: int) -> None:
+    """Also the few that are much longer than the others."""
     chance = random.Random(7)
-    lengths = [*range(40), LONG_BYTES - 1, LONG_BYTES, LONG_BYTES + 1, 5_000]
-    keys = [chance.randbytes(chance.choice(lengths)) for _ in range(5_000)]
-    kept = [ctypes.create_string_buffer(key) for key in keys]
+    long = 4 * MANY_WORDS
+    lengths = [*range(40), long - 1, long, long + 1, long + 7, 5_000]
     for count in (1, 2, 3, 7, 1_000):
-        expected = [
-            partition_by_murmur2(ctypes.addressof(at), len(key), count) for at, key in zip(kept, keys, strict=True)
-        ]
-        assert by_key(pl.Series(keys, dtype=pl.Binary), count).tolist() == expected
-        assert by_key(pl.Series(keys, dtype=pl.Binary).slice(100, 50), count).tolist() == expected[100:150]
+        made = [chance.randbytes(chance.choice(lengths)) for _ in range(keys)]
+        expected = [partition_by_librdkafka(key, count) for key in made]
+        assert by_key(pl.Series(made, dtype=pl.Binary), count).tolist() == expected
+        assert by_key(pl.Series(made, dtype=pl.Binary).slice(100, 50), count).tolist() == expected[100:150]
+    one = chance.randbytes(100_001)
+    assert by_key(pl.Series([one], dtype=pl.Binary), 1_000).tolist() == [partition_by_librdkafka(one, 1_000)]
+
+
+def test_other_partitioners_are_those_of_librdkafka_with_their_names() -> None:
+    rows = pl.DataFrame({"key": [None, b"", b"k"] * STICKY_ROWS}, schema={"key": pl.Binary})
+    led = np.array([1, 3])
+
+    def chosen(by: Partitioner) -> np.ndarray:
+        return partitions_of(rows, 5, led, has_key=True, has_partition=False, by=by)
+
+    by_murmur2 = chosen(Partitioner.MURMUR2)
+    assert by_murmur2.tolist() == [*by_key(rows["key"].head(3), 5)] * STICKY_ROWS
+    assert by_murmur2[0] == by_murmur2[1], "null goes where empty goes"
+    assert set(chosen(Partitioner.RANDOM).tolist()) == {1, 3}
 
 
 def test_rows_without_a_key_go_together_and_only_where_somebody_leads() -> None:

@@ -7,12 +7,13 @@ from dataclasses import replace
 import pytest
 from tests.nodes import planned_sink, scan_node
 
-from tidegate.connectors.kafka.names import TransactionNames
-from tidegate.connectors.kafka.pool import IdPool
-from tidegate.connectors.kafka.wire.brokers import addresses
-from tidegate.connectors.kafka.wire.codec import MalformedAnswer, Reader, string, varint
-from tidegate.connectors.kafka.wire.requests import Address, find_coordinator
-from tidegate.connectors.kafka.wire.sasl import NotTrusted, scram
+from tidegate.connectors.kafka.client.brokers import addresses
+from tidegate.connectors.kafka.protocol.codec import MalformedAnswer, Reader, string, varint
+from tidegate.connectors.kafka.protocol.login import NotTrusted, scram
+from tidegate.connectors.kafka.protocol.metadata import find_coordinator
+from tidegate.connectors.kafka.protocol.requests import Address
+from tidegate.connectors.kafka.sink.id_pool import IdPool
+from tidegate.connectors.kafka.sink.names import TransactionNames
 from tidegate.connectors.legacy import PIPELINE, Sink
 from tidegate.model.errors import InvalidQuery
 from tidegate.model.ids import Attempt, CheckpointId, OperatorId, SlotIndex

@@ -21,14 +21,13 @@ from tests.unit.connectors.kafka_batches import (
     received,
 )
 
-from tidegate.connectors.kafka import records as records_module
-from tidegate.connectors.kafka.columnar_consumer import unpacked_rows
-from tidegate.connectors.kafka.stream import Stream
-from tidegate.connectors.kafka.unpacking import Received, extent, joined
-from tidegate.connectors.kafka.varints import varints, words_of
-from tidegate.connectors.kafka.wire.codec import MalformedAnswer, signed_varint
-from tidegate.connectors.kafka.wire.fetching import Aborted
-from tidegate.connectors.kafka.wire.pipeline import SPARE_BYTES
+from tidegate.connectors.kafka.client.stream import Stream
+from tidegate.connectors.kafka.protocol import records as records_module
+from tidegate.connectors.kafka.protocol.codec import SPARE_BYTES, MalformedAnswer, signed_varint
+from tidegate.connectors.kafka.protocol.fetching import Aborted
+from tidegate.connectors.kafka.protocol.unpacking import Received, extent, joined
+from tidegate.connectors.kafka.protocol.varints import varints, words_of
+from tidegate.connectors.kafka.source.consumer import unpacked_rows
 from tidegate.model.errors import InvalidQuery, Unavailable
 
 WIDTHS = (0, 1, 2, 5, 11, 12, 13, 55, 63, 64, 127, 128, 8_191, 8_192, 20_000)

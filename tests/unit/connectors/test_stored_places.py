@@ -19,10 +19,16 @@ from tidegate.connectors.files.discovery import FileEnumerator
 from tidegate.connectors.files.source import FileSource
 from tidegate.connectors.files.splits import FileSplit, KnownFiles, LinePosition, ParquetPosition
 from tidegate.connectors.fixed_splits import FixedEnumerator
-from tidegate.connectors.kafka.cluster import Cluster
-from tidegate.connectors.kafka.enumerator import KafkaEnumerator
-from tidegate.connectors.kafka.splits import KafkaPosition, KafkaSplit, KnownPartitions, NumberedSplit, decode_position
-from tidegate.connectors.kafka.splits import decode_split as decode_kafka
+from tidegate.connectors.kafka.source.cluster import Cluster
+from tidegate.connectors.kafka.source.enumerator import KafkaEnumerator
+from tidegate.connectors.kafka.source.splits import (
+    KafkaPosition,
+    KafkaSplit,
+    KnownPartitions,
+    NumberedSplit,
+    decode_position,
+)
+from tidegate.connectors.kafka.source.splits import decode_split as decode_kafka
 from tidegate.connectors.nexmark.source import NexmarkSplit
 from tidegate.connectors.rate.source import RatePosition, RateSplit
 from tidegate.model.config import QueryConfig

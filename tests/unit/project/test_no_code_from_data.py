@@ -35,8 +35,8 @@ from tidegate.connectors.files.local_directory import LocalDirectory
 from tidegate.connectors.files.spark_log import SparkLog
 from tidegate.connectors.foreach_batch.parts import BatchPart
 from tidegate.connectors.iceberg import files as iceberg
-from tidegate.connectors.kafka import names as kafka
-from tidegate.connectors.kafka import splits as kafka_splits
+from tidegate.connectors.kafka.sink import names as kafka
+from tidegate.connectors.kafka.source import splits as kafka_splits
 from tidegate.connectors.legacy import PIPELINE, Scan, Sink
 from tidegate.connectors.nexmark.source import NexmarkSplit
 from tidegate.connectors.postgres import names as postgres
@@ -79,6 +79,7 @@ LOADERS = {
 """Who touches pickles, and whose they are. Whoever adds a line says why nobody else can have written them."""
 IMPORTERS = {
     "__init__.py": "names of this package",
+    "connectors/kafka/client/tokens.py": "the function that an option of the user's query names",
     "connectors/registry.py": "formats of this package",
     "connectors/legacy.py": "formats of this package",
     "spark/daemon.py": "modules that a worker needs",

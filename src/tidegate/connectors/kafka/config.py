@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tidegate.connectors.kafka.client import PREFIX, ClientConfig, client_config
-from tidegate.connectors.kafka.edges import Edge, parse_ending, parse_starting
-from tidegate.connectors.kafka.selection import Selection, parse_selection
-from tidegate.connectors.kafka.wire.connection import ANSWER_BYTES_MAX
-from tidegate.connectors.kafka.wire.fetching import Limits
-from tidegate.connectors.kafka.wire.security import OPTIONS, Security
+from tidegate.connectors.kafka.client.connection import ANSWER_BYTES_MAX
+from tidegate.connectors.kafka.client.security import Security
+from tidegate.connectors.kafka.option_table import Role
+from tidegate.connectors.kafka.options import PREFIX, ClientConfig, client_config
+from tidegate.connectors.kafka.protocol.fetching import Limits
+from tidegate.connectors.kafka.source.edges import Edge, parse_ending, parse_starting
+from tidegate.connectors.kafka.source.selection import Selection, parse_selection
 from tidegate.connectors.options import Options
 from tidegate.model import types as t
 from tidegate.model.errors import InvalidQuery
@@ -36,10 +37,9 @@ FETCH_DEFAULTS = {
     "max.partition.fetch.bytes": str(4 * 1024 * 1024),
     "queued.max.messages.kbytes": "65536",
 }
-"""Options of fetching that the columnar consumer follows. Any other is for librdkafka, which knows them all."""
+"""Options of fetching."""
 WAIT_MS_MAX = 5_000
 """A broker that says nothing for some times that long is taken for dead."""
-_WITHOUT_EFFECT = frozenset({"log_level", "isolation.level"})
 
 _DECIDED_HERE = {
     "auto.offset.reset": "startingOffsets says where to start, failOnDataLoss what to do when rows are gone",
@@ -56,7 +56,7 @@ class KafkaSourceConfig:
     what: str
     """For messages: ``kafka source``."""
     client: ClientConfig = field(repr=False)
-    """For librdkafka: where the brokers are, how to log in. Holds secrets."""
+    """Where the brokers are, how to log in, how much to fetch. Holds secrets."""
     selection: Selection
     starting: Edge
     ending: Edge | None
@@ -80,20 +80,6 @@ class KafkaSourceConfig:
     @property
     def servers(self) -> str:
         return str(self.client["bootstrap.servers"])
-
-    @property
-    def is_columnar(self) -> bool:
-        """Whether partitions can be read without librdkafka: nothing is asked for that only the library knows."""
-        return (
-            self.group is None
-            and all(name in OPTIONS or name in FETCH_DEFAULTS or name in _WITHOUT_EFFECT for name in self.client)
-            and all(str(self.client.get(name, "1")).isdigit() for name in FETCH_DEFAULTS)
-            and Security.is_understood(self.wire_options)
-        )
-
-    @property
-    def wire_options(self) -> dict[str, str]:
-        return {name: str(value) for name, value in self.client.items()}
 
     @property
     def limits(self) -> Limits:
@@ -128,7 +114,7 @@ def source_schema(options: Mapping[str, str]) -> t.Schema:
 def parse_kafka(form: str, given: Mapping[str, str], *, warn: bool = False) -> KafkaSourceConfig:
     """Validates all options. ``warn``: also report options that nobody knows (once, on the driver)."""
     options = Options(given, f"{form} source")
-    client = client_config(given, options.what)
+    client = client_config(given, options.what, Role.SOURCE, warn=warn)
     options.ignore(*(name for name in given if name.lower().startswith(PREFIX)))
     for name, why in _DECIDED_HERE.items():
         if options.text(PREFIX + name) is not None:
@@ -142,6 +128,7 @@ def parse_kafka(form: str, given: Mapping[str, str], *, warn: bool = False) -> K
         "maxRecordsPerPartition",
         hint="a partition is read by one slot, in order; repartition() behind the source spreads the work",
     )
+    Security.of(client)
     config = KafkaSourceConfig(
         what=options.what,
         client=client | {"isolation.level": isolation},

@@ -13,10 +13,10 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from tidegate.connectors.kafka.cluster import Cluster
 from tidegate.connectors.kafka.config import OWN_FORMAT, parse_kafka, source_schema
-from tidegate.connectors.kafka.enumerator import KafkaEnumerator
-from tidegate.connectors.kafka.source import KafkaSource
+from tidegate.connectors.kafka.source.cluster import Cluster
+from tidegate.connectors.kafka.source.enumerator import KafkaEnumerator
+from tidegate.connectors.kafka.source.reader import KafkaSource
 from tidegate.connectors.legacy import Scan
 from tidegate.connectors.spark_types import spark_schema
 from tidegate.model.errors import InvalidQuery, Unavailable

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from tidegate.connectors.kafka.admission import check_cluster
-from tidegate.connectors.kafka.cluster import Cluster
-from tidegate.connectors.kafka.committer import FormerCommitter, KafkaCommitter
 from tidegate.connectors.kafka.config import parse_kafka
-from tidegate.connectors.kafka.enumerator import KafkaEnumerator
-from tidegate.connectors.kafka.names import TransactionNames
-from tidegate.connectors.kafka.sink import KafkaSink
+from tidegate.connectors.kafka.sink.admission import check_cluster
+from tidegate.connectors.kafka.sink.committer import FormerCommitter, KafkaCommitter
+from tidegate.connectors.kafka.sink.connector import KafkaSink
+from tidegate.connectors.kafka.sink.names import TransactionNames
 from tidegate.connectors.kafka.sink_config import parse_sink
-from tidegate.connectors.kafka.source import KafkaSource
+from tidegate.connectors.kafka.source.cluster import Cluster
+from tidegate.connectors.kafka.source.enumerator import KafkaEnumerator
+from tidegate.connectors.kafka.source.reader import KafkaSource
 from tidegate.connectors.legacy import Scan, Sink
 from tidegate.model.config import QueryConfig
 from tidegate.ports.sink import SinkCommitter

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tidegate.connectors.kafka.client import PREFIX, client_config
-from tidegate.connectors.kafka.columns import MessageColumns
-from tidegate.connectors.kafka.names import DEFAULT_PREFIX
-from tidegate.connectors.kafka.wire.security import OPTIONS, Security
+from tidegate.connectors.kafka.client.security import Security
+from tidegate.connectors.kafka.option_table import Role
+from tidegate.connectors.kafka.options import PREFIX, client_config
+from tidegate.connectors.kafka.sink.columns import MessageColumns
+from tidegate.connectors.kafka.sink.names import DEFAULT_PREFIX
+from tidegate.connectors.kafka.sink.producer_settings import ProducerSettings
 from tidegate.connectors.legacy import Sink
 from tidegate.connectors.options import COMMIT_WITHIN, Options
 from tidegate.model.errors import InvalidQuery
@@ -20,17 +22,6 @@ _WHAT = "Kafka sink"
 _OURS = ("transactional.id", "enable.idempotence", "acks", "request.required.acks", "delivery.report.only.error")
 """Set by the sink: another value would break its promise."""
 _JAVA_CLASSES = frozenset({"key.serializer", "value.serializer", "partitioner.class"})
-_DEFAULTS = {
-    "partitioner": "murmur2_random",  # Java's: the same key goes to the same partition, whoever writes it
-    "queue.buffering.max.messages": "500000",
-    "queue.buffering.max.kbytes": "131072",
-    "topic.metadata.propagation.max.ms": "10000",
-    "client.id": "tidegate",
-}
-
-_COLUMNAR = OPTIONS | {"message.max.bytes", "batch.size", "queue.buffering.max.messages", "queue.buffering.max.kbytes"}
-"""Options that the columnar producer follows. Any other is for librdkafka, which knows them all."""
-_WITHOUT_EFFECT = frozenset({("compression.type", "none"), ("compression.codec", "none"), *_DEFAULTS.items()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +29,8 @@ class KafkaSinkConfig:
     columns: MessageColumns
     guarantee: str
     client: dict[str, str] = field(repr=False)
-    """For librdkafka, without what belongs to a single producer. Holds credentials."""
+    """Where the brokers are and how to log in. Holds credentials."""
+    producer: ProducerSettings
     transaction_timeout_ms: int
     id_prefix: str
     accept_loss: bool
@@ -48,24 +40,11 @@ class KafkaSinkConfig:
     def exactly_once(self) -> bool:
         return self.guarantee == EXACTLY_ONCE
 
-    @property
-    def is_columnar(self) -> bool:
-        """Whether rows become messages column by column, sent without librdkafka."""
-        known = all(name in _COLUMNAR or (name, value) in _WITHOUT_EFFECT for name, value in self.client.items())
-        return self.exactly_once and not self.columns.has_headers and known
-
-    def producer(self, transactional_id: str | None) -> dict[str, str]:
-        """Options of one producer; None: one without transactions."""
-        own = {"enable.idempotence": "true", "acks": "all"}
-        if transactional_id is not None:
-            own |= {"transactional.id": transactional_id, "transaction.timeout.ms": str(self.transaction_timeout_ms)}
-        return self.client | own
-
 
 def parse_sink(sink: Sink, *, warn: bool = False) -> KafkaSinkConfig:
     """Raises InvalidQuery; touches nothing."""
     options = Options(sink.options, _WHAT)
-    client = _client(sink.options)
+    client = _client(sink.options, warn=warn)
     options.ignore("checkpointLocation", "queryName", *(name for name in sink.options if _is_client(name)))
     for name in _OURS:
         if name in client:
@@ -84,13 +63,14 @@ def parse_sink(sink: Sink, *, warn: bool = False) -> KafkaSinkConfig:
     config = KafkaSinkConfig(
         columns=MessageColumns.of(sink.schema, options.text("topic")),
         guarantee=guarantee,
-        client=_DEFAULTS | {name: value for name, value in client.items() if name != "transaction.timeout.ms"},
+        client={name: value for name, value in client.items() if name != "transaction.timeout.ms"},
+        producer=ProducerSettings.of(client),
         transaction_timeout_ms=_milliseconds(client.get("transaction.timeout.ms")),
         id_prefix=prefix.rstrip("/"),
         accept_loss=options.choice("onLostTransaction", "fail", ("fail", "skip")) == "skip",
     )
+    Security.of(config.client)
     if config.exactly_once:
-        Security.of(config.client)
         _check_patience(config.transaction_timeout_ms, options.integer(COMMIT_WITHIN, 0))
     if warn:
         options.warn_unknown()
@@ -107,21 +87,15 @@ def _check_patience(transaction_timeout_ms: int, commit_within_ms: int) -> None:
         )
 
 
-def _client(options: dict[str, str]) -> dict[str, str]:
-    """``kafka.*`` for a producer of librdkafka."""
-    client = {name: str(value) for name, value in client_config(options, _WHAT).items() if name != "log_level"}
+def _client(options: dict[str, str], *, warn: bool) -> dict[str, str]:
+    client = client_config(options, _WHAT, Role.SINK, warn=warn)
     for name in _JAVA_CLASSES & client.keys():
         raise InvalidQuery(
             f"option 'kafka.{name}' of the {_WHAT} names a Java class, and no JVM is used here",
             hint="leave it out: keys and values are written as they are, partitions are chosen as Java does",
         )
-    if (largest := client.pop("max.request.size", None)) is not None:
-        client["message.max.bytes"] = largest
     if (memory := client.pop("buffer.memory", None)) is not None:
-        if not memory.isdigit():
-            raise InvalidQuery(f"option 'kafka.buffer.memory' of the {_WHAT} is {memory!r}", hint="it must be bytes")
         client["queue.buffering.max.kbytes"] = str(max(1, int(memory) // 1024))
-    client.pop("max.block.ms", None)
     return client
 
 

@@ -176,4 +176,4 @@ def transactions_are_committed_before_their_note(plant: Planting) -> None:
         self._wire.end_all(handles, commit=True)
         original(self, committables, handles)
 
-    plant.method(shell("connectors.kafka.committer").KafkaCommitter, "_note", wrong)
+    plant.method(shell("connectors.kafka.sink.committer").KafkaCommitter, "_note", wrong)

@@ -1,0 +1,1 @@
+"""The Kafka sink: slots write, the driver commits what they have prepared."""

@@ -1,0 +1,1 @@
+"""The Kafka source: the driver's side finds partitions, the slots' side reads them."""
