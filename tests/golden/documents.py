@@ -34,6 +34,11 @@ from tidegate.model.snapshot import (
 from tidegate.state.codec import decode_chunk, encode_chunk
 
 RENAMED = {
+    "tidegate.connectors.kafka.names:PreparedTransaction": "tidegate.connectors.kafka.sink.names:PreparedTransaction",
+    **{
+        f"tidegate.connectors.kafka.splits:{name}": f"tidegate.connectors.kafka.source.splits:{name}"
+        for name in ("KafkaPosition", "KafkaSplit", "KnownPartitions")
+    },
     "tidegate.connectors.python_sink.sink:MessageToCommit": "tidegate.connectors.python_sink.sink:PickledMessage",
 }
 """Classes that have another name today. Entries of later versions name formats, which never change."""

@@ -48,10 +48,16 @@ def name_of(kind: type[msgspec.Struct]) -> str:
     if tag is None:
         return kind.__name__
     package = kind.__module__.removeprefix("tidegate.")
+    package = _MOVED.get(package, package)
     return f"{package} {tag}" if tag in _AMBIGUOUS else str(tag)
 
 
 _AMBIGUOUS = frozenset({"kafka/1"})
+_MOVED = {
+    "connectors.kafka.sink.names": "connectors.kafka.names",
+    "connectors.kafka.source.splits": "connectors.kafka.splits",
+}
+"""Modules, and where released versions had them."""
 
 
 def described() -> Schema:
