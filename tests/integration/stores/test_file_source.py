@@ -24,6 +24,7 @@ from tests.unit.connectors.test_file_metadata import WHOLE
 
 from tidegate.checkpoint.cohorts import Cohorts
 from tidegate.checkpoint.events import Event, SplitsDiscovered
+from tidegate.connectors.files import format as files
 from tidegate.connectors.files.discovery import FOOTERS_WORTH_READING, FileEnumerator
 from tidegate.connectors.files.splits import decode_split
 from tidegate.connectors.legacy import Scan
@@ -412,11 +413,10 @@ def test_a_source_that_was_not_told_how_to_reach_a_store_does_not_take_it_for_a_
     scan = source.scan()
     source.write("x", "1\n")
     (split,) = source.enumerator(scan).discover(0)
-    bare = ByNode()
     with pytest.raises(Bug, match="not told how to reach"):
-        bare.enumerator(scan, QueryConfig()).discover(0)
+        files.enumerator(scan, QueryConfig()).discover(0)
     with pytest.raises(Bug, match="not told how to reach"):
-        bare.source(scan).open(split, None)
+        files.source(scan).open(split, None)
 
 
 @pytest.mark.parametrize("scheme", ["gs", "az"])
