@@ -36,9 +36,9 @@ from tests.servers.kafka import Broker, kafka_broker  # noqa: E402
 
 from tidegate.connectors.kafka.sink.writer import PlainWriter  # noqa: E402
 from tidegate.connectors.kafka.sink_config import parse_sink  # noqa: E402
+from tidegate.connectors.legacy import Sink  # noqa: E402
 from tidegate.model.ids import CheckpointId, OperatorId  # noqa: E402
 from tidegate.model.types import INTEGER, STRING, Field  # noqa: E402
-from tidegate.plan.relational import Sink  # noqa: E402
 
 FILLED_AT_ONCE = 50_000
 KEYS = 1_000

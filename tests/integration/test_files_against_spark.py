@@ -12,16 +12,15 @@ from typing import Any
 import polars as pl
 import pytest
 from pyspark.sql import Row, SparkSession
+from tests.nodes import connectors_of, planned_sink
 from tests.unit.connectors.reading import file_scan, read_all, written
 from tests.unit.connectors.test_file_sink import prepared
 
 from tidegate.catalyst.translate import SinkRequest, translate
-from tidegate.connectors.files.committer import FileSinkCommitter
 from tidegate.connectors.files.config import parse_source
 from tidegate.connectors.files.discovery import FileEnumerator
 from tidegate.connectors.files.footers import earliest_times
 from tidegate.connectors.files.found import Found
-from tidegate.connectors.files.sink import FileSink
 from tidegate.connectors.files.splits import decode_split
 from tidegate.connectors.legacy import Sink
 from tidegate.connectors.spark_types import spark_schema
@@ -31,6 +30,7 @@ from tidegate.model.ids import Attempt, OperatorId, SlotIndex
 from tidegate.model.output_mode import OutputMode
 from tidegate.model.types import Field, Schema
 from tidegate.operators.columns import polars_schema
+from tidegate.plan.relational import Sink as PlanSink
 
 pytestmark = pytest.mark.spark
 
@@ -85,7 +85,7 @@ def committed(path: Path, form: str, schema: Schema, partition_by: tuple[str, ..
         id=OperatorId("sink-0"), format=form, options={"path": str(path), "tidegate.pipeline": "p", **options},
         columns=tuple((field.name, field.name) for field in schema), schema=schema, partition_by=partition_by,
     )  # fmt: skip
-    committed_to(sink, rows_of(schema))
+    committed_to(planned_sink(sink), rows_of(schema))
 
 
 def committed_frame(path: Path, form: str, schema: Schema, rows: pl.DataFrame, options: dict[str, str]) -> None:
@@ -93,13 +93,14 @@ def committed_frame(path: Path, form: str, schema: Schema, rows: pl.DataFrame, o
         id=OperatorId("sink-0"), format=form, options={"path": str(path), "tidegate.pipeline": "p", **options},
         columns=tuple((field.name, field.name) for field in schema), schema=schema,
     )  # fmt: skip
-    committed_to(sink, rows)
+    committed_to(planned_sink(sink), rows)
 
 
-def committed_to(sink: Sink, rows: pl.DataFrame) -> None:
-    writer = FileSink().writer(sink, Attempt(1), SlotIndex(0))
+def committed_to(sink: PlanSink, rows: pl.DataFrame) -> None:
+    connectors = connectors_of()
+    writer = connectors.writer(sink, Attempt(1), SlotIndex(0))
     writer.write(rows)
-    FileSinkCommitter(sink).commit(prepared(writer, 1))
+    connectors.committer(sink).commit(prepared(writer, 1))
 
 
 def local(value: Any) -> Any:
@@ -250,7 +251,7 @@ def test_times_in_names_of_directories_are_in_the_sessions_zone(spark: SparkSess
     """Where Spark, in the same session, looks for them."""
     spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
     try:
-        request = SinkRequest("parquet", {"path": str(tmp_path), "tidegate.pipeline": "p"}, ("timestamp",))
+        request = SinkRequest("parquet", {"path": str(tmp_path)}, ("timestamp",))
         sink = translate(spark.readStream.format("rate").load(), mode=OutputMode.APPEND, sink=request).plan
         committed_to(sink, pl.DataFrame([(MOMENT, 1)], schema=polars_schema(sink.schema), orient="row"))
         assert [path.name[:23] for path in tmp_path.glob("timestamp=*")] == ["timestamp=2024-05-01 21"]
