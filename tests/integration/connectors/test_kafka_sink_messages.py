@@ -204,7 +204,7 @@ def test_a_transaction_that_may_end_before_its_commit_is_refused_at_start(topic:
     CONNECTORS.sink(node)
     node = replace(node, options={**node.options, COMMIT_WITHIN: "361000"})
     with pytest.raises(InvalidQuery, match=r"end after 60000 ms.*up to 361000 ms") as raised:
-        CONNECTORS.sink(node)
+        CONNECTORS.committer(node)
     assert "kafka.transaction.timeout.ms" in raised.value.hint
 
 
