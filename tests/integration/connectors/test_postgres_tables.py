@@ -19,6 +19,7 @@ from tests.integration.connectors.postgres_sinks import (
     writer,
     wrote,
 )
+from tests.nodes import planned_sink
 from tests.servers.postgres import PASSWORD, Server, postgres_server
 
 from tidegate.model import types as t
@@ -272,5 +273,5 @@ def test_a_password_stands_in_no_message_and_no_plan(postgres: Server) -> None:
         committer(sink_to(url + "?nonsense=1"))
     as_text = f"host=127.0.0.1 user=tide password='{PASSWORD}' dbname=x".replace("'s", "\\'s")
     plans = [sink_to(url), sink_to(as_text), sink_to("host=h", password=PASSWORD)]
-    told = [str(raised.value), str(unreadable.value), *map(describe, plans)]
+    told = [str(raised.value), str(unreadable.value), *(describe(planned_sink(plan)) for plan in plans)]
     assert len(told) == 5 and not any("secret" in one for one in told)
