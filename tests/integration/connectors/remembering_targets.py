@@ -22,6 +22,7 @@ import tidegate
 from tidegate.checkpoint import layout
 from tidegate.checkpoint.layout import ManifestRef
 from tidegate.connectors.kafka.client.transactions import Transactions
+from tidegate.storage.local import LocalBlobStore
 
 
 class Target(Protocol):
@@ -188,14 +189,23 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
+COPIES_MAX = 20
+
+
 def copy(location: Path, to: Path) -> Path:
-    shutil.rmtree(to, ignore_errors=True)
-    return Path(shutil.copytree(location, to))
+    """A running query deletes old files meanwhile: then it is copied again."""
+    for _ in range(COPIES_MAX):
+        shutil.rmtree(to, ignore_errors=True)
+        try:
+            return Path(shutil.copytree(location, to))
+        except (FileNotFoundError, shutil.Error) as error:
+            changed = error
+    raise changed
 
 
 def newest(location: Path) -> ManifestRef:
     """By the names of the manifests that are there."""
-    keys = (layout.parse(path.relative_to(location).as_posix()) for path in location.rglob("manifest"))
+    keys = map(layout.parse, LocalBlobStore(location, make=False).list("checkpoints/"))
     return max(key.ref for key in keys if isinstance(key, layout.ManifestKey))
 
 
