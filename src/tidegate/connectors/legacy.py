@@ -8,22 +8,21 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, ClassVar, Self, TypeVar
 
+from tidegate.connectors.python_source.options import place_of, shown_by_sound
 from tidegate.model.ids import Attempt, OperatorId, SlotIndex
 from tidegate.model.output_mode import OutputMode
 from tidegate.model.types import Schema
 from tidegate.ports.context import CommitterContext, EnumeratorContext, ReaderContext, SinkContext, WriterContext
-from tidegate.ports.showing import HIDDEN, without_passwords
 from tidegate.ports.side import ConnectorSide
 from tidegate.ports.sink import SinkCommitter, SinkWriter
 from tidegate.ports.source import SourceConnector, SplitEnumerator
-from tidegate.ports.spec import ConnectorRequest, Place, SinkSpec, SourceSpec, place_of_path
+from tidegate.ports.spec import ConnectorRequest, Place, SinkSpec, SourceSpec
 
 PIPELINE = "tidegate.pipeline"
 COMMIT_WITHIN = "tidegate.commitWithin"
 Side = TypeVar("Side", bound=ConnectorSide)
 
 _UNNAMED = OperatorId("source")
-_PLACES = ("path", "subscribe", "topic", "subscribepattern", "assign", "table", "dbtable")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +73,7 @@ class LegacySource(SourceSpec):
         made = cls(
             format=asked.format,
             schema=asked.schema,
-            shown=shown_options(options),
+            shown=_shown(options),
             options=options,
             payload=asked.payload,
         )
@@ -134,7 +133,7 @@ class LegacySink(SinkSpec):
             schema=asked.schema,
             mode=asked.mode,
             partition_by=asked.partition_by,
-            shown=shown_options(options),
+            shown=_shown(options),
             options=options,
             payload=asked.payload,
         )
@@ -186,27 +185,8 @@ class LegacySink(SinkSpec):
         )
 
 
-_SECRET_WORDS = ("password", "secret", "token", "credential", "key", "jaas")
-
-
-def shown_options(options: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """What the user has set, for people; no secret is in it."""
-    return tuple(
-        (name, HIDDEN if _is_secret(name.lower()) else without_passwords(value))
-        for name, value in sorted(options.items())
-        if not name.startswith("tidegate.")
-    )
-
-
-def _is_secret(option: str) -> bool:
-    return option != "keys" and any(word in option for word in _SECRET_WORDS)  # Names of columns are no secret.
-
-
-def place_of(given: Mapping[str, str]) -> Place:
-    """Where it reads or writes, as far as an option says so."""
-    options = {name.lower(): value for name, value in given.items()}
-    place = next((options[name] for name in _PLACES if options.get(name)), "")
-    return place_of_path(place)
+def _shown(options: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    return shown_by_sound({name: value for name, value in options.items() if not name.startswith("tidegate.")})
 
 
 def _at_home(side: Side, context: EnumeratorContext | ReaderContext | SinkContext) -> Side:
